@@ -1,0 +1,414 @@
+"""The loop IR: what lowering makes of an ATen graph, what the scheduler fuses, and what the generators print.
+
+A ``Graph`` is a list of steps over named buffers. A step is a loop ``Nest`` (one ATen op) or an ``Extern`` call. Scheduling turns nests into
+``Kernel``s, whose flat body is the fused nests put together. All of it is frozen, flat and printable; addresses are affine in the loops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Literal
+
+from compiler.trace import Origin
+
+DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
+DTYPES: tuple[DType, ...] = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
+ITEM_BYTES: dict[str, int] = {
+    "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
+    "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+}  # fmt: skip
+Number = int | float | bool
+Value = int  # the position of an earlier line in the same body
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Named memory. ``shape`` and ``strides`` (in elements) are those that eager PyTorch gives the tensor; ``device`` is "cpu" or "cuda".
+
+    ``dtype`` is a torch dtype name; it may be one that nests cannot compute with (complex, float8), which only extern calls touch.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+
+    @property
+    def numel(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def extent(self) -> int:
+        """Elements from the first to the last one touched, both included."""
+        return 0 if self.numel == 0 else 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def bytes(self) -> int:
+        return self.extent * ITEM_BYTES.get(self.dtype, 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """``buffer[offset + sum(strides[k] * loop[k]) + sum(stride * value for indirect)]``, or ``other`` where ``mask`` is false.
+
+    ``strides`` has one entry for each loop, parallel loops first, then reduction loops. An address is only formed where ``mask`` is true.
+    """
+
+    buffer: str
+    offset: int
+    strides: tuple[int, ...]
+    dtype: DType
+    indirect: tuple[tuple[Value, int], ...] = ()
+    mask: Value | None = None
+    other: Number = 0
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    value: Number
+    dtype: DType
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The integer ``offset + sum(strides[k] * loop[k])`` as an int64 value."""
+
+    offset: int
+    strides: tuple[int, ...]
+    dtype: DType = "int64"
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An elementwise op of the table in ``ops.py``, computed in ``dtype``'s precision on arguments that already have the dtypes it wants.
+
+    ``cast`` converts its one argument to ``dtype`` as ``Tensor.to`` does.
+    """
+
+    op: str
+    args: tuple[Value, ...]
+    dtype: DType
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """A reduction of ``arg`` over all reduction loops; its value exists once they have ended.
+
+    ``argmax`` and ``argmin`` give the int64 position in the flattened reduction space (the first among equals; NaN wins, as in eager).
+    """
+
+    op: Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+    arg: Value
+    dtype: DType
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write ``value``, whose dtype is the buffer's, at the affine address; ``dtype`` repeats the buffer's."""
+
+    buffer: str
+    offset: int
+    strides: tuple[int, ...]
+    value: Value
+    dtype: DType
+    origin: int = field(default=0, compare=False)
+
+
+Line = Load | Constant | Position | Apply | Reduce | Store
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """One ATen op as a loop nest: parallel loops of sizes ``loops``, then reduction loops of sizes ``reduction``, around a flat SSA body.
+
+    The loops are called i0, i1, ... and r0, r1, ... The last loop is the fastest. A nest stores to exactly one buffer. In a nest with reduction
+    loops the lines up to its ``Reduce`` run in every iteration; the lines after it run once for each point of the parallel loops.
+    """
+
+    name: str
+    op: str
+    loops: tuple[int, ...]
+    reduction: tuple[int, ...]
+    body: tuple[Line, ...]
+    origin: int
+
+    @property
+    def numel(self) -> int:
+        return prod(self.loops)
+
+    @property
+    def rnumel(self) -> int:
+        return prod(self.reduction)
+
+    @property
+    def is_reduction(self) -> bool:
+        return any(isinstance(line, Reduce) for line in self.body)
+
+    @property
+    def store(self) -> Store:
+        return next(line for line in self.body if isinstance(line, Store))
+
+    def loads(self) -> Iterator[Load]:
+        return (line for line in self.body if isinstance(line, Load))
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A strided view of a buffer, as an argument of an extern call or as a result of the graph; ``offset`` counts from the buffer's first element."""
+
+    buffer: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A Python expression that stands for itself in the wrapper: ``torch.float32``, or the name of a graph constant."""
+
+    text: str
+
+
+Argument = Ref | Symbol | int | float | bool | str | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Extern:
+    """A call of a library: ``call(*args, **kwargs)``. ``outputs`` names the buffers that its results become, None for a result nobody reads.
+
+    ``single``: the call returns one tensor, not a sequence. ``reason`` is the sentence that says why it is no loop nest.
+    """
+
+    name: str
+    op: str
+    call: str
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    outputs: tuple[str | None, ...]
+    single: bool
+    library: str
+    rule: str
+    reason: str
+    origin: int
+
+    def refs(self) -> Iterator[Ref]:
+        """The buffers that the call reads."""
+
+        def walk(argument: Argument) -> Iterator[Ref]:
+            if isinstance(argument, Ref):
+                yield argument
+            elif isinstance(argument, tuple):
+                for item in argument:
+                    yield from walk(item)
+
+        yield from walk(self.args)
+        for _, value in self.kwargs:
+            yield from walk(value)
+
+
+Step = Nest | Extern
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """One part (forward or backward) of a region after lowering.
+
+    ``inputs`` names the buffers passed by the caller in order (None: an argument that is no tensor); ``constants`` names tensors that the graph
+    holds. ``outputs`` has a Ref, a number or None for each result. ``origins`` is what the ``origin`` fields of steps and lines point into.
+    """
+
+    buffers: dict[str, Buffer]
+    inputs: tuple[str | None, ...]
+    constants: tuple[str, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[Ref | Number | None, ...]
+    origins: tuple[Origin, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Lines ``start`` to ``stop`` (excluded) of a kernel's body; ``reduced``: they run once for every point of the reduction loops."""
+
+    start: int
+    stop: int
+    reduced: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a kernel is cut up on a GPU: elements of the parallel space and of the reduction space in one block, warps, pipeline stages."""
+
+    block: int
+    reduction_block: int
+    warps: int
+    stages: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Fused nests on one iteration space: parallel loops ``loops``, reduction loops ``reduction`` (empty without a reduction).
+
+    ``body`` is one flat SSA body for all phases. The result of a ``Reduce`` may be used from the end of its phase on. A value of a reduced phase
+    may be used in a later reduced phase only if the kernel is ``persistent``: a GPU block then holds a whole row in registers, and C++ keeps
+    such values in a row of scratch memory; otherwise the body computes the value again in the later phase. A value of a phase that is not
+    reduced may be used anywhere after it.
+    ``arguments`` are the buffers it touches, in order; ``writes`` those among them that it stores to. ``steps`` names its nests.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    loops: tuple[int, ...]
+    reduction: tuple[int, ...]
+    persistent: bool
+    phases: tuple[Phase, ...]
+    body: tuple[Line, ...]
+    arguments: tuple[str, ...]
+    writes: tuple[str, ...]
+    tiling: Tiling
+    bytes: int
+    origin: int
+
+    @property
+    def numel(self) -> int:
+        return prod(self.loops)
+
+    @property
+    def rnumel(self) -> int:
+        return prod(self.reduction)
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory for one buffer before a step runs: new, or the memory of ``reuses``, a buffer of equal size that is read for the last time before."""
+
+    buffer: str
+    reuses: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A scheduled graph: kernels and extern calls in the order in which they run.
+
+    ``allocations[i]`` and ``frees[i]`` belong to step i: buffers that get memory before it, and buffers whose memory is dropped after it.
+    """
+
+    graph: Graph
+    steps: tuple[Kernel | Extern, ...]
+    allocations: tuple[tuple[Allocation, ...], ...]
+    frees: tuple[tuple[str, ...], ...]
+    peak_bytes: int
+
+
+def loop_names(loops: tuple[int, ...], reduction: tuple[int, ...]) -> tuple[str, ...]:
+    return (*(f"i{k}" for k in range(len(loops))), *(f"r{k}" for k in range(len(reduction))))
+
+
+def address(offset: int, strides: tuple[int, ...], names: tuple[str, ...]) -> str:
+    """``8*i0 + i1 + 3`` for a reader."""
+    terms = [name if stride == 1 else f"{stride}*{name}" for name, stride in zip(names, strides, strict=True) if stride]
+    if offset or not terms:
+        terms.append(str(offset))
+    return " + ".join(terms).replace("+ -", "- ")
+
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
+    match line:
+        case Load():
+            where = address(line.offset, line.strides, names)
+            where = " + ".join([*([] if where == "0" and line.indirect else [where]), *(f"{stride}*v{value}" for value, stride in line.indirect)])
+            text = f"{line.buffer}[{where}]"
+            return f"v{position} = {text}" if line.mask is None else f"v{position} = {text} if v{line.mask} else {line.other}"
+        case Constant():
+            return f"v{position} = {line.value}"
+        case Position():
+            return f"v{position} = {address(line.offset, line.strides, names)}"
+        case Apply(op="cast"):
+            return f"v{position} = {line.dtype}(v{line.args[0]})"
+        case Apply() if line.op in SIGNS and len(line.args) == 2:
+            return f"v{position} = v{line.args[0]} {SIGNS[line.op]} v{line.args[1]}"
+        case Apply():
+            return f"v{position} = {line.op}({', '.join(f'v{arg}' for arg in line.args)})"
+        case Reduce():
+            return f"v{position} = {line.op} of v{line.arg}"
+        case Store():
+            return f"{line.buffer}[{address(line.offset, line.strides, names)}] = v{line.value}"
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """A line of text and the origin that it comes from (None: structure)."""
+
+    text: str
+    origin: int | None = None
+
+
+def print_nest(nest: Nest) -> list[Printed]:
+    """The nest as the loops that a reader would write by hand."""
+    names = loop_names(nest.loops, nest.reduction)
+    printed = [Printed(f"# {nest.name}: {nest.op}", nest.origin)]
+    depth = 0
+    for name, size in zip(names, (*nest.loops, *nest.reduction), strict=True):
+        printed.append(Printed(f"{'    ' * depth}for {name} in range({size}):", nest.origin))
+        depth += 1
+    outer = len(nest.loops)
+    inside = depth
+    for position, line in enumerate(nest.body):
+        printed.append(Printed("    " * inside + _line_text(position, line, names), line.origin))
+        if isinstance(line, Reduce):
+            inside = outer
+    return printed
+
+
+def print_extern(step: Extern) -> list[Printed]:
+    def text(argument: Argument) -> str:
+        match argument:
+            case Ref():
+                return argument.buffer
+            case Symbol():
+                return argument.text
+            case tuple():
+                return "[" + ", ".join(text(item) for item in argument) + "]"
+            case _:
+                return repr(argument)
+
+    arguments = [*(text(item) for item in step.args), *(f"{name}={text(value)}" for name, value in step.kwargs)]
+    results = ", ".join(name or "_" for name in step.outputs)
+    return [Printed(f"# {step.name}: {step.op}, {step.reason}", step.origin), Printed(f"{results} = {step.call}({', '.join(arguments)})", step.origin)]
+
+
+def print_kernel(kernel: Kernel) -> list[Printed]:
+    """The fused loops: the parallel loops around the phases, each reduced phase in its own reduction loops."""
+    names = loop_names(kernel.loops, kernel.reduction)
+    printed = [Printed(f"# {kernel.name}: {' + '.join(kernel.steps)}", kernel.origin)]
+    for depth, (name, size) in enumerate(zip(names, kernel.loops, strict=False)):
+        printed.append(Printed(f"{'    ' * depth}for {name} in range({size}):", kernel.origin))
+    outer = len(kernel.loops)
+    for phase in kernel.phases:
+        depth = outer
+        if phase.reduced:
+            for name, size in zip(names[outer:], kernel.reduction, strict=True):
+                printed.append(Printed(f"{'    ' * depth}for {name} in range({size}):", kernel.origin))
+                depth += 1
+        for position in range(phase.start, phase.stop):
+            line = kernel.body[position]
+            printed.append(Printed("    " * depth + _line_text(position, line, names), line.origin))
+    return printed
+
+
+def print_graph(graph: Graph) -> list[Printed]:
+    printed: list[Printed] = []
+    for step in graph.steps:
+        printed += print_nest(step) if isinstance(step, Nest) else print_extern(step)
+        printed.append(Printed(""))
+    return printed
