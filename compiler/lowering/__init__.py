@@ -1,0 +1,128 @@
+"""ATen to loop IR: a functional graph comes in, loop nests and extern calls over named buffers go out."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch.fx import GraphModule, Node
+
+from compiler.errors import CompileError, Unsupported
+from compiler.ir import Number, Ref, Symbol
+from compiler.lowering import create, index, pointwise, reduction
+from compiler.lowering.graph import RULES, Lowered, Lowering, Result, overload_name
+from compiler.lowering.libraries import library_for
+from compiler.lowering.pointwise import lower_pointwise
+from compiler.target import Target
+from compiler.trace import Origin
+
+__all__ = ["RULES", "WHOLE", "Lowered", "create", "index", "lower", "pointwise", "reduction"]
+
+WHOLE = frozenset(RULES) | {
+    "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",
+    "aten.convolution_backward.default",
+}  # fmt: skip
+"""Overloads that capture must not decompose: lowering has a rule for them, or a library takes them whole."""
+
+
+def lower(gm: GraphModule, origins: Mapping[str, Origin], target: Target, *, retarget: bool) -> Lowered:
+    """The loop IR of an ATen graph whose nodes carry fake tensors in ``meta["val"]``.
+
+    ``origins`` gives the origin of a node by name. ``retarget``: the tensors live on the CPU but stand for ones on the GPU ``target``.
+
+    Raises CompileError where a node can be neither a nest nor an extern call.
+    """
+    lowering = Lowering(target, retarget)
+    inputs: list[str | None] = []
+    outputs: tuple[Ref | Number | None, ...] = ()
+    for node in gm.graph.nodes:
+        lowering.origin = len(lowering.origins)
+        lowering.origins.append(origins.get(node.name, Origin(nodes=(node.name,))))
+        match node.op:
+            case "placeholder":
+                inputs.append(_placeholder(lowering, node))
+            case "get_attr":
+                _attribute(lowering, gm, node)
+            case "output":
+                outputs = tuple(_output(lowering, item) for item in _flat(node.args[0]))
+            case _:
+                lowering.results[node] = _call(lowering, node)
+    return Lowered(lowering.graph(inputs, outputs), lowering.constants, tuple(lowering.decisions))
+
+
+def _placeholder(lowering: Lowering, node: Node) -> str | None:
+    value = node.meta.get("val")
+    if isinstance(value, torch.Tensor):
+        buffer = lowering.buffer(node.name, value)
+        lowering.results[node] = lowering.own(buffer, value)
+        return buffer.name
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
+        raise CompileError("loops", f"the size {value} is symbolic", hint="compile with dynamic=False")
+    lowering.results[node] = value
+    return None
+
+
+def _attribute(lowering: Lowering, gm: GraphModule, node: Node) -> None:
+    value: object = gm
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    if isinstance(value, torch.Tensor):
+        buffer = lowering.buffer(node.name, value)
+        lowering.constants[buffer.name] = value
+        lowering.results[node] = lowering.own(buffer, node.meta.get("val", value))
+    else:
+        lowering.constants[node.name] = value
+        lowering.results[node] = Symbol(node.name)
+
+
+def _call(lowering: Lowering, node: Node) -> Result:
+    if node.target is operator.getitem:
+        return _item(lowering, node)
+    value = node.meta.get("val")
+    known = lowering.view(value)
+    if known is not None:
+        return known
+    if isinstance(value, list | tuple) and value:
+        views = [lowering.view(item) for item in value]
+        if all(view is not None for view in views):
+            return tuple(views)
+    if not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
+        raise CompileError("loops", f"a call of {overload_name(node.target)} is no ATen op", hint="report this program")
+    op = overload_name(node.target)
+    library = library_for(op)
+    why = ""
+    mark = lowering.mark()
+    if isinstance(node.target, torch._ops.OpOverload):
+        try:
+            rule = RULES.get(op)
+            result = rule(lowering, node) if rule else lower_pointwise(lowering, node)
+            if result is not None:
+                return result
+        except Unsupported as error:
+            why = error.message
+            lowering.undo(mark)
+    if why and library.rule == "fallback":
+        return lowering.extern(node, library.name(lowering.target), "unsupported", f"PyTorch's own kernel is called: {why}.")
+    return lowering.extern(node, library.name(lowering.target), library.rule, library.reason)
+
+
+def _item(lowering: Lowering, node: Node) -> Result:
+    whole = lowering.results[cast(Node, node.args[0])]
+    if not isinstance(whole, tuple):
+        raise CompileError("loops", "an item is taken of a result that is no tuple")
+    return whole[cast(int, node.args[1])]
+
+
+def _output(lowering: Lowering, item: object) -> Ref | Number | None:
+    if isinstance(item, Node):
+        result = lowering.results[item]
+        if isinstance(result, tuple | Symbol):
+            raise CompileError("loops", "a result of the graph is neither a tensor nor a number")
+        return result
+    return cast("Number | None", item)
+
+
+def _flat(results: object) -> Sequence[object]:
+    return results if isinstance(results, list | tuple) else [results]

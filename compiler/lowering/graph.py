@@ -1,0 +1,258 @@
+"""Walks an ATen graph node by node and collects buffers and steps; each op finds its rule in ``RULES``, in the op table, or becomes an extern call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from compiler.errors import CompileError, Unsupported
+from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, Number, Ref, Step, Symbol, Value
+from compiler.lowering.nests import NestBuilder
+from compiler.lowering.split import split_reduction
+from compiler.target import Target
+from compiler.trace import Decision, Origin
+
+Meta = torch.Tensor
+Result = Ref | Symbol | Number | None | tuple["Result", ...]
+Rule = Callable[["Lowering", Node], Result]
+RULES: dict[str, Rule] = {}
+RESERVED = {"torch", "triton", "tl", "libdevice", "math", "call", "args", "kernels", "constants", "main"}
+
+
+def lowers(*overloads: str) -> Callable[[Rule], Rule]:
+    """Registers the rule for ATen overloads such as ``aten.cat.default``; a second rule for one of them is an error at import."""
+
+    def register(rule: Rule) -> Rule:
+        for overload in overloads:
+            if overload in RULES:
+                raise ValueError(f"{overload} has two lowering rules")
+            RULES[overload] = rule
+        return rule
+
+    return register
+
+
+def overload_name(target: object) -> str:
+    """``aten.add.Tensor`` for the OpOverload; the plain name of anything else that a graph can call."""
+    return str(target) if isinstance(target, torch._ops.OpOverload) else getattr(target, "__name__", str(target))
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+@dataclass(slots=True)
+class Lowering:
+    """The state of lowering one graph. ``results`` maps FX nodes to views of buffers, numbers, or tuples of them."""
+
+    target: Target
+    retarget: bool
+    results: dict[Node, Result] = field(default_factory=dict)
+    buffers: dict[str, Buffer] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+    constants: dict[str, Any] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    origins: list[Origin] = field(default_factory=list)
+    origin: int = 0
+    storages: dict[int, tuple[str, int]] = field(default_factory=dict)
+
+    # -- buffers and views
+
+    def device(self, meta: Meta) -> str:
+        return "cuda" if self.retarget and self.target.is_gpu else meta.device.type
+
+    def fresh_name(self, name: str) -> str:
+        if name in self.buffers or name in RESERVED:
+            name = next(f"{name}_{k}" for k in range(1, len(self.buffers) + 2) if f"{name}_{k}" not in self.buffers)
+        return name
+
+    def buffer(self, name: str, meta: Meta) -> Buffer:
+        """A new buffer laid out as eager lays out ``meta``."""
+        return self.new_buffer(name, dtype_name(meta.dtype), tuple(meta.shape), tuple(meta.stride()), self.device(meta))
+
+    def new_buffer(self, name: str, dtype: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Buffer:
+        made = Buffer(self.fresh_name(name), dtype, tuple(map(int, shape)), tuple(map(int, strides)), device)
+        self.buffers[made.name] = made
+        return made
+
+    def own(self, buffer: Buffer, meta: Meta) -> Ref:
+        """Remember that ``meta``'s storage is this buffer, so that later views of it are found; the view of the whole buffer."""
+        self.storages[meta.untyped_storage()._cdata] = buffer.name, int(meta.storage_offset())
+        return self.whole(buffer)
+
+    def whole(self, buffer: Buffer) -> Ref:
+        return Ref(buffer.name, buffer.shape, buffer.strides)
+
+    def view(self, meta: object) -> Ref | None:
+        """``meta`` as a strided view of a buffer that exists already, or None."""
+        if not isinstance(meta, torch.Tensor) or meta.layout != torch.strided:
+            return None
+        known = self.storages.get(meta.untyped_storage()._cdata)
+        if known is None or self.buffers[known[0]].dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
+            return None
+        return Ref(known[0], tuple(meta.shape), tuple(meta.stride()), int(meta.storage_offset()) - known[1])
+
+    # -- trying a rule
+
+    def mark(self) -> tuple[int, int, int, int]:
+        return len(self.steps), len(self.decisions), len(self.buffers), len(self.storages)
+
+    def undo(self, mark: tuple[int, int, int, int]) -> None:
+        """Forget what a rule did before it gave up."""
+        steps, decisions, buffers, storages = mark
+        del self.steps[steps:]
+        del self.decisions[decisions:]
+        while len(self.buffers) > buffers:
+            self.buffers.popitem()
+        while len(self.storages) > storages:
+            self.storages.popitem()
+
+    # -- what rules ask for
+
+    def meta(self, node: Node) -> Meta:
+        value = node.meta.get("val")
+        if not isinstance(value, torch.Tensor):
+            raise Unsupported("loops", "the result is not one tensor", op=overload_name(node.target))
+        return value
+
+    def ref(self, node: object) -> Ref:
+        """The tensor that an FX argument stands for, in a dtype that nests can compute with."""
+        result = self.results.get(node) if isinstance(node, Node) else None
+        if not isinstance(result, Ref):
+            raise Unsupported("loops", "an operand is not a tensor")
+        buffer = self.buffers[result.buffer]
+        if buffer.dtype not in DTYPES:
+            raise Unsupported("loops", f"loops have no arithmetic for {buffer.dtype}")
+        if self.target.is_gpu != (buffer.device == "cuda"):
+            raise Unsupported("loops", f"an operand is on {buffer.device}, but the kernels are for {self.target.name}")
+        return result
+
+    def dtype(self, ref: Ref) -> str:
+        return self.buffers[ref.buffer].dtype
+
+    def number(self, argument: object) -> Number:
+        if isinstance(argument, Node):
+            argument = self.results.get(argument)
+        if isinstance(argument, bool | int | float):
+            return argument
+        if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
+            raise Unsupported("loops", "a size is not known while compiling")
+        raise Unsupported("loops", f"a number is needed, not {argument!r}")
+
+    def builder(self, loops: Sequence[int], reduction: Sequence[int] = ()) -> NestBuilder:
+        return NestBuilder(tuple(map(int, loops)), tuple(map(int, reduction)), self.origin)
+
+    def finish(self, node: Node, builder: NestBuilder, value: Value) -> Ref:
+        """Store ``value`` as the node's result, laid out and typed as eager's."""
+        meta = self.meta(node)
+        buffer = self.output(node.name, meta)
+        builder.store(buffer, value)
+        self.emit(builder, buffer.name, overload_name(node.target))
+        return self.own(buffer, meta)
+
+    def output(self, name: str, meta: Meta) -> Buffer:
+        if dtype_name(meta.dtype) not in DTYPES:
+            raise Unsupported("loops", f"loops have no arithmetic for {dtype_name(meta.dtype)}")
+        if self.target.is_gpu != (self.device(meta) == "cuda"):
+            raise Unsupported("loops", f"the result is on {self.device(meta)}, but the kernels are for {self.target.name}")
+        if meta.layout != torch.strided:
+            raise Unsupported("loops", f"the result's layout is {meta.layout}")
+        return self.buffer(name, meta)
+
+    def emit(self, builder: NestBuilder, name: str, op: str) -> None:
+        """Add the nest, in two steps where a long reduction with few results would leave the GPU idle."""
+        nest = builder.nest(name, op)
+        split = split_reduction(nest, self.buffers, self.target)
+        if split is None:
+            self.steps.append(nest)
+            return
+        partial, final, buffer, decision = split
+        self.buffers[buffer.name] = buffer
+        self.steps += [partial, final]
+        self.decisions.append(decision)
+
+    def temporary(self, name: str, dtype: str, shape: Sequence[int]) -> Buffer:
+        """A contiguous buffer for a value that the ATen graph has no node for."""
+        strides = torch.empty(tuple(shape), device="meta").stride()
+        return self.new_buffer(name, dtype, shape, strides, "cuda" if self.target.is_gpu else "cpu")
+
+    # -- extern calls
+
+    def argument(self, value: object) -> Argument:
+        match value:
+            case Node():
+                return self.result_argument(self.results[value])
+            case torch.dtype() | torch.layout() | torch.memory_format():
+                return Symbol(str(value))
+            case torch.device():
+                return Symbol(f"torch.device('{'cuda' if self.retarget and self.target.is_gpu else value.type}')")
+            case torch._ops.OpOverload():
+                return Symbol(f"torch.ops.{value}")
+            case list() | tuple():
+                return tuple(self.argument(item) for item in value)
+            case slice():
+                return Symbol(repr(value))
+            case bool() | int() | float() | str() | None:
+                return value
+            case complex():
+                return Symbol(repr(value))
+            case _:
+                raise CompileError("loops", f"an argument of type {type(value).__name__} cannot be passed on", hint="report this program")
+
+    def result_argument(self, result: Result) -> Argument:
+        return tuple(self.result_argument(item) for item in result) if isinstance(result, tuple) else result
+
+    def extern(self, node: Node, library: str, rule: str, reason: str) -> Result:
+        """A call of the op itself."""
+        value = node.meta.get("val")
+        single = isinstance(value, torch.Tensor)
+        metas = [value] if single else list(value) if isinstance(value, list | tuple) else []
+        if value is not None and not metas and not isinstance(value, list | tuple):
+            raise CompileError("loops", "the result is a number that is only known when the program runs", op=overload_name(node.target))
+        results: list[Result] = []
+        names: list[str | None] = []
+        for position, meta in enumerate(metas):
+            if isinstance(meta, torch.Tensor):
+                buffer = self.buffer(node.name if single else f"{node.name}_{position}", meta)
+                results.append(self.own(buffer, meta))
+                names.append(buffer.name)
+            else:
+                results.append(None)
+                names.append(None)
+        kwargs = tuple((name, self.argument(item)) for name, item in node.kwargs.items())
+        arguments = tuple(self.argument(item) for item in node.args)
+        op = overload_name(node.target)
+        call = copying(node.target)
+        self.steps.append(Extern(node.name, op, call, arguments, kwargs, tuple(names), single, library, rule, reason, self.origin))
+        numbers = {"op": op, "library": library}
+        self.decisions.append(Decision(subject=node.name, verdict="extern", rule=rule, reason=reason, numbers=numbers, origins=(self.origin,)))
+        return results[0] if single else tuple(results)
+
+    def graph(self, inputs: Sequence[str | None], outputs: Sequence[Ref | Number | None]) -> Graph:
+        tensors = tuple(name for name, value in self.constants.items() if isinstance(value, torch.Tensor))
+        return Graph(self.buffers, tuple(inputs), tensors, tuple(self.steps), tuple(outputs), tuple(self.origins))
+
+
+def copying(target: object) -> str:
+    """The call of an op, in its ``_copy`` form where it is a view that loops cannot express, such as a reinterpretation of complex numbers."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return f"torch.ops.higher_order.{overload_name(target)}"
+    namespace, packet, overload = str(target).split(".")
+    copy = getattr(torch.ops.aten, f"{packet}_copy", None) if namespace == "aten" else None
+    if copy is not None and any(result.alias_info is not None for result in target._schema.returns):
+        return f"torch.ops.aten.{packet}_copy.{overload if overload in copy.overloads() else 'default'}"
+    return f"torch.ops.{target}"
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """``constants`` holds the tensors and inner graphs that the loop IR names."""
+
+    graph: Graph
+    constants: Mapping[str, Any]
+    decisions: tuple[Decision, ...]
+

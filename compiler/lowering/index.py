@@ -1,0 +1,216 @@
+"""Ops that move elements: joining, padding, scattering slices, flipping, repeating, and reading at computed places. Views need no rule: they are addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import torch
+from torch.fx import Node
+
+from compiler.errors import Unsupported
+from compiler.ir import Number, Ref, Value
+from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
+from compiler.lowering.nests import NestBuilder
+from compiler.lowering.pointwise import bound_arguments
+
+
+def wrapped(axis: object, rank: int) -> int:
+    return int(cast(int, axis)) % rank if rank else 0
+
+
+@lowers("aten.cat.default")
+def lower_cat(lowering: Lowering, node: Node) -> Ref:
+    """Each operand is copied into its slice of the result by a nest of its own, which can be fused with whatever made the operand."""
+    arguments = bound_arguments(node)
+    meta = lowering.meta(node)
+    parts = [lowering.ref(item) for item in cast(Sequence[Node], arguments["tensors"])]
+    parts = [part for part in parts if part.shape != (0,)]
+    axis = wrapped(arguments["dim"], len(meta.shape))
+    buffer = lowering.output(node.name, meta)
+    start = 0
+    for position, part in enumerate(parts):
+        builder = lowering.builder(part.shape)
+        builder.store(buffer, builder.load(part, lowering.dtype(part)), offset=start * buffer.strides[axis])
+        lowering.emit(builder, f"{buffer.name}_{position}", overload_name(node.target))
+        start += part.shape[axis]
+    return lowering.own(buffer, meta)
+
+
+@lowers("aten.constant_pad_nd.default")
+def lower_pad(lowering: Lowering, node: Node) -> Ref:
+    """Elements outside the source are the fill value; negative padding crops."""
+    arguments = bound_arguments(node)
+    source, meta = lowering.ref(node.args[0]), lowering.meta(node)
+    pads = [int(lowering.number(item)) for item in cast(Sequence[object], arguments["pad"])]
+    builder = lowering.builder(meta.shape)
+    offset, mask = source.offset, None
+    for axis, size in enumerate(source.shape):
+        pair = 2 * (len(source.shape) - 1 - axis)
+        before, after = (pads[pair], pads[pair + 1]) if pair + 1 < len(pads) else (0, 0)
+        offset -= before * source.strides[axis]
+        if before > 0 or after > 0:
+            inside = builder.within(builder.loop(axis), before, before + size)
+            mask = inside if mask is None else builder.apply("logical_and", mask, inside, dtype="bool")
+    fill = arguments.get("value")
+    other: Number = 0 if fill is None else lowering.number(fill)
+    if lowering.dtype(source) == "bool":
+        other = bool(other)
+    value = builder.load_at(source, lowering.dtype(source), offset, source.strides, mask=mask, other=other)
+    return lowering.finish(node, builder, value)
+
+
+@lowers("aten.slice_scatter.default")
+def lower_slice_scatter(lowering: Lowering, node: Node) -> Ref:
+    arguments = bound_arguments(node)
+    base, source = lowering.ref(node.args[0]), lowering.ref(node.args[1])
+    axis = wrapped(arguments["dim"], len(base.shape))
+    size = base.shape[axis]
+    start = 0 if arguments["start"] is None else int(lowering.number(arguments["start"]))
+    start = max(0, start + size) if start < 0 else min(start, size)
+    if arguments["step"] != 1:
+        raise Unsupported("loops", "a slice with a step is written")
+    stop = start + source.shape[axis]
+    return overlaid(lowering, node, base, source, axis, start, stop)
+
+
+@lowers("aten.select_scatter.default")
+def lower_select_scatter(lowering: Lowering, node: Node) -> Ref:
+    arguments = bound_arguments(node)
+    base, source = lowering.ref(node.args[0]), lowering.ref(node.args[1])
+    axis = wrapped(arguments["dim"], len(base.shape))
+    place = int(lowering.number(arguments["index"])) % base.shape[axis]
+    shape = (*source.shape[:axis], 1, *source.shape[axis:])
+    strides = (*source.strides[:axis], 0, *source.strides[axis:])
+    return overlaid(lowering, node, base, Ref(source.buffer, shape, strides, source.offset), axis, place, place + 1)
+
+
+def overlaid(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: int, stop: int) -> Ref:
+    """``base`` with ``source`` in its place along ``axis`` from ``start`` to ``stop``."""
+    builder = lowering.builder(base.shape)
+    inside = builder.within(builder.loop(axis), start, stop)
+    offset = source.offset - start * source.strides[axis]
+    dtype = lowering.dtype(base)
+    new = builder.cast(builder.load_at(source, lowering.dtype(source), offset, source.strides, mask=inside), dtype)
+    old = builder.load(base, dtype)
+    return lowering.finish(node, builder, builder.apply("where", inside, new, old, dtype=dtype))
+
+
+@lowers("aten.flip.default")
+def lower_flip(lowering: Lowering, node: Node) -> Ref:
+    source = lowering.ref(node.args[0])
+    axes = {wrapped(axis, len(source.shape)) for axis in cast(Sequence[int], node.args[1])}
+    offset = source.offset + sum((source.shape[axis] - 1) * source.strides[axis] for axis in axes)
+    strides = [-stride if axis in axes else stride for axis, stride in enumerate(source.strides)]
+    builder = lowering.builder(source.shape)
+    return lowering.finish(node, builder, builder.load_at(source, lowering.dtype(source), offset, strides))
+
+
+@lowers("aten.repeat.default")
+def lower_repeat(lowering: Lowering, node: Node) -> Ref:
+    """Each axis becomes two loops: the copy and the element within it."""
+    source, meta = lowering.ref(node.args[0]), lowering.meta(node)
+    repeats = [int(lowering.number(item)) for item in cast(Sequence[object], node.args[1])]
+    missing = len(repeats) - len(source.shape)
+    sizes, strides = (1,) * missing + source.shape, (0,) * missing + source.strides
+    buffer = lowering.output(node.name, meta)
+    loops = [item for pair in zip(repeats, sizes, strict=True) for item in pair]
+    builder = lowering.builder(loops)
+    read = [item for stride in strides for item in (0, stride)]
+    write = [item for axis, size in enumerate(sizes) for item in (buffer.strides[axis] * size, buffer.strides[axis])]
+    builder.store(buffer, builder.load_at(source, lowering.dtype(source), source.offset, read), strides=write)
+    lowering.emit(builder, buffer.name, overload_name(node.target))
+    return lowering.own(buffer, meta)
+
+
+# -- reading at computed places
+
+
+def place(lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[int], size: int, *, wraps: bool) -> Value:
+    """The int64 index at the loops' point; negative ones count from the end where the op says so."""
+    value = builder.cast(builder.load_at(index, lowering.dtype(index), index.offset, strides), "int64")
+    if not wraps:
+        return value
+    negative = builder.apply("lt", value, builder.constant(0, "int64"), dtype="bool")
+    from_end = builder.apply("add", value, builder.constant(size, "int64"), dtype="int64")
+    return builder.apply("where", negative, from_end, value, dtype="int64")
+
+
+@lowers("aten.gather.default")
+def lower_gather(lowering: Lowering, node: Node) -> Ref:
+    source, index = lowering.ref(node.args[0]), lowering.ref(node.args[2])
+    if not source.shape:
+        raise Unsupported("loops", "the operand has no axis")
+    axis = wrapped(node.args[1], len(source.shape))
+    builder = lowering.builder(index.shape)
+    at = place(lowering, builder, index, index.strides, source.shape[axis], wraps=False)
+    strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
+    value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=((at, source.strides[axis]),))
+    return lowering.finish(node, builder, value)
+
+
+@lowers("aten.index_select.default")
+def lower_index_select(lowering: Lowering, node: Node) -> Ref:
+    source, index = lowering.ref(node.args[0]), lowering.ref(node.args[2])
+    if not source.shape or len(index.shape) != 1:
+        raise Unsupported("loops", "the operand has no axis")
+    axis = wrapped(node.args[1], len(source.shape))
+    builder = lowering.builder(lowering.meta(node).shape)
+    along = [index.strides[0] if k == axis else 0 for k in range(len(source.shape))]
+    at = place(lowering, builder, index, along, source.shape[axis], wraps=False)
+    strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
+    value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=((at, source.strides[axis]),))
+    return lowering.finish(node, builder, value)
+
+
+@lowers("aten.embedding.default")
+def lower_embedding(lowering: Lowering, node: Node) -> Ref:
+    table, index = lowering.ref(node.args[0]), lowering.ref(node.args[1])
+    builder = lowering.builder(lowering.meta(node).shape)
+    at = place(lowering, builder, index, (*index.strides, 0), table.shape[0], wraps=False)
+    strides = (*(0 for _ in index.shape), table.strides[1])
+    value = builder.load_at(table, lowering.dtype(table), table.offset, strides, indirect=((at, table.strides[0]),))
+    return lowering.finish(node, builder, value)
+
+
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def lower_index(lowering: Lowering, node: Node) -> Ref:
+    """Integer tensors as indices, broadcast together; their axes stand where the first stood if they are neighbours, else in front."""
+    source = lowering.ref(node.args[0])
+    listed = cast(Sequence[Node | None], node.args[1])
+    indices = {axis: lowering.ref(item) for axis, item in enumerate(listed) if item is not None}
+    if any(lowering.dtype(index) in ("bool", "uint8") for index in indices.values()):
+        raise Unsupported("loops", "the index is a mask, whose count of true elements decides the shape")
+    shape = tuple(lowering.meta(node).shape)
+    axes = sorted(indices)
+    index_shape = tuple(torch.broadcast_shapes(*(index.shape for index in indices.values())))
+    neighbours = axes[-1] - axes[0] + 1 == len(axes)
+    start = axes[0] if neighbours else 0
+    builder = lowering.builder(shape)
+    rank = len(index_shape)
+    terms: list[tuple[Value, int]] = []
+    for axis in axes:
+        index = indices[axis]
+        own = (0,) * (rank - len(index.shape)) + tuple(
+            0 if size == 1 else stride for size, stride in zip(index.shape, index.strides, strict=True)
+        )
+        strides = (0,) * start + own + (0,) * (len(shape) - start - rank)
+        terms.append((place(lowering, builder, index, strides, source.shape[axis], wraps=True), source.strides[axis]))
+    kept = iter([stride for axis, stride in enumerate(source.strides) if axis not in indices])
+    strides = tuple(0 if start <= axis < start + rank else next(kept) for axis in range(len(shape)))
+    value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=tuple(terms))
+    return lowering.finish(node, builder, value)
+
+
+@lowers("aten.tril.default", "aten.triu.default")
+def lower_triangle(lowering: Lowering, node: Node) -> Ref:
+    """Elements on the wrong side of the diagonal are zero."""
+    source = lowering.ref(node.args[0])
+    diagonal = int(lowering.number(bound_arguments(node)["diagonal"]))
+    builder = lowering.builder(source.shape)
+    ahead = builder.position([*(0 for _ in source.shape[:-2]), -1, 1])
+    op = "le" if "tril" in overload_name(node.target) else "ge"
+    inside = builder.apply(op, ahead, builder.constant(diagonal, "int64"), dtype="bool")
+    dtype = dtype_name(lowering.meta(node).dtype)
+    value = builder.load(source, dtype)
+    return lowering.finish(node, builder, builder.apply("where", inside, value, builder.constant(0, dtype), dtype=dtype))

@@ -1,0 +1,164 @@
+"""Builds one loop nest at a time: broadcasting loads, typed values, one store; then puts the loops in memory order and merges them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Literal, cast
+
+from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Position, Reduce, Ref, Store, Value
+
+StrideMap = Callable[[tuple[int, ...]], tuple[int, ...]]
+ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+HALF = ("float16", "bfloat16")
+FLOATS = ("float64", "float32", *HALF)
+
+
+@dataclass(slots=True)
+class NestBuilder:
+    """Collects the lines of a nest over parallel ``loops`` (the output's shape, unless said otherwise) and ``reduction`` loops."""
+
+    loops: tuple[int, ...]
+    reduction: tuple[int, ...] = ()
+    origin: int = 0
+    lines: list[Line] = field(default_factory=list)
+
+    @property
+    def depth(self) -> int:
+        return len(self.loops) + len(self.reduction)
+
+    def dtype(self, value: Value) -> DType:
+        return self.lines[value].dtype
+
+    def add(self, line: Line) -> Value:
+        """The position of an equal earlier line, or of this one, added now."""
+        if isinstance(line, Load | Position | Apply) and line in self.lines:  # not constants: 0.0 == -0.0, nan != nan
+            return self.lines.index(line)
+        self.lines.append(line)
+        return len(self.lines) - 1
+
+    def broadcast(self, ref: Ref) -> tuple[int, ...]:
+        """Strides over the parallel loops with which ``ref`` is read as if expanded to their shape."""
+        missing = len(self.loops) - len(ref.shape)
+        strides = (0,) * missing + tuple(0 if size == 1 else stride for size, stride in zip(ref.shape, ref.strides, strict=True))
+        return strides + (0,) * len(self.reduction)
+
+    def load(self, ref: Ref, dtype: str, *, mask: Value | None = None, other: Number = 0) -> Value:
+        return self.load_at(ref, dtype, ref.offset, self.broadcast(ref), mask=mask, other=other)
+
+    def load_at(
+        self,
+        ref: Ref,
+        dtype: str,
+        offset: int,
+        strides: Sequence[int],
+        *,
+        indirect: tuple[tuple[Value, int], ...] = (),
+        mask: Value | None = None,
+        other: Number = 0,
+    ) -> Value:
+        return self.add(Load(ref.buffer, offset, tuple(strides), cast(DType, dtype), indirect, mask, other, self.origin))
+
+    def constant(self, value: Number, dtype: str) -> Value:
+        if dtype in FLOATS:
+            value = float(value)
+        elif dtype == "bool":
+            value = bool(value)
+        else:
+            value = int(value)
+        return self.add(Constant(value, cast(DType, dtype), self.origin))
+
+    def position(self, strides: Sequence[int], offset: int = 0) -> Value:
+        return self.add(Position(offset, tuple(strides), "int64", self.origin))
+
+    def loop(self, axis: int) -> Value:
+        """The loop variable of that parallel axis."""
+        return self.position([int(k == axis) for k in range(self.depth)])
+
+    def apply(self, op: str, *args: Value, dtype: str) -> Value:
+        return self.add(Apply(op, args, cast(DType, dtype), self.origin))
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        return value if self.dtype(value) == dtype else self.apply("cast", value, dtype=dtype)
+
+    def computing(self, value: Value) -> Value:
+        """The value in the precision in which arithmetic is done: float32 for 16-bit floats."""
+        return self.cast(value, "float32") if self.dtype(value) in HALF else value
+
+    def within(self, axis_value: Value, low: int, high: int) -> Value:
+        """Whether ``low <= value < high``."""
+        above = self.apply("ge", axis_value, self.constant(low, "int64"), dtype="bool")
+        below = self.apply("lt", axis_value, self.constant(high, "int64"), dtype="bool")
+        return self.apply("logical_and", above, below, dtype="bool")
+
+    def reduce(self, op: ReduceOp, value: Value) -> Value:
+        dtype = "int64" if op.startswith("arg") else self.dtype(value)
+        return self.add(Reduce(op, value, cast(DType, dtype), self.origin))
+
+    def store(self, buffer: Buffer, value: Value, *, offset: int = 0, strides: Sequence[int] | None = None) -> None:
+        value = self.cast(value, buffer.dtype)
+        along = tuple(buffer.strides if strides is None else strides)
+        along = tuple(0 if size == 1 else stride for size, stride in zip(self.loops, along, strict=True)) + (0,) * len(self.reduction)
+        self.lines.append(Store(buffer.name, offset, along, value, cast(DType, buffer.dtype), self.origin))
+
+    def nest(self, name: str, op: str) -> Nest:
+        return in_memory_order(Nest(name, op, self.loops, self.reduction, tuple(self.lines), self.origin))
+
+
+def with_loops(nest: Nest, loops: Sequence[int], reduction: Sequence[int], sources: Sequence[int | None]) -> Nest:
+    """The nest on other loops: new loop k is old loop ``sources[k]``; None: a loop on which nothing depends."""
+
+    def moved(strides: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(0 if source is None else strides[source] for source in sources)
+
+    return replace(nest, loops=tuple(loops), reduction=tuple(reduction), body=tuple(restride(line, moved) for line in nest.body))
+
+
+def restride(line: Line, moved: StrideMap) -> Line:
+    if isinstance(line, Load | Position | Store):
+        return replace(line, strides=moved(line.strides))
+    return line
+
+
+def in_memory_order(nest: Nest) -> Nest:
+    """Parallel loops by falling stride of the store, loops of size one dropped, neighbours merged where every address allows it.
+
+    Reduction loops go by falling stride of the first load, unless the position of the extremum is asked for.
+    """
+    sizes = (*nest.loops, *nest.reduction)
+    outer = len(nest.loops)
+    store = nest.store
+    parallel = [axis for axis in range(outer) if sizes[axis] != 1]
+    parallel.sort(key=lambda axis: -abs(store.strides[axis]) if store.strides[axis] else 0)
+    reduced = [axis for axis in range(outer, len(sizes)) if sizes[axis] != 1]
+    first = next(nest.loads(), None)
+    if first is not None and not any(isinstance(line, Reduce) and line.op.startswith("arg") for line in nest.body):
+        reduced.sort(key=lambda axis: -abs(first.strides[axis]))
+    ordered = with_loops(nest, [sizes[axis] for axis in parallel], [sizes[axis] for axis in reduced], [*parallel, *reduced])
+    return merged(ordered)
+
+
+def merged(nest: Nest) -> Nest:
+    """Neighbouring loops made one where every address is linear across them."""
+    sizes = (*nest.loops, *nest.reduction)
+    outer = len(nest.loops)
+    accesses = [line.strides for line in nest.body if isinstance(line, Load | Position | Store)]
+    keep: list[int] = []
+    size_of: dict[int, int] = {}
+    for axis, size in enumerate(sizes):
+        before = keep[-1] if keep else None
+        if before is not None and axis != outer and all(strides[before] == strides[axis] * size for strides in accesses):
+            keep[-1] = axis
+            size_of[axis] = size_of[before] * size
+        else:
+            keep.append(axis)
+            size_of[axis] = size
+    loops = [size_of[axis] for axis in keep if axis < outer]
+    reduction = [size_of[axis] for axis in keep if axis >= outer]
+    return with_loops(nest, loops, reduction, keep)
+
+
+def row_major(sizes: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor of that shape."""
+    return tuple(prod(sizes[axis + 1 :]) for axis in range(len(sizes)))
