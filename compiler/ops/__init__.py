@@ -1,0 +1,38 @@
+"""The table of ops: one ``Row`` per elementwise op, from which lowering, both generators, the interpreter and the tests read.
+
+``OPS`` has the row of each name, ``ATEN`` the rows that may fit an ATen overload, ``REDUCTIONS`` the row of each reduction. ``cast`` is no row: it
+converts its argument to the line's dtype as ``Tensor.to`` does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.ops import activation, arithmetic, comparison, functions, reductions, special
+from compiler.ops.prelude import CPP_PRELUDE, cpp_prelude, triton_prelude
+from compiler.ops.row import CPP_TYPES, TRITON_TYPES, Kind, ReductionRow, Row, kind_of
+
+_TABLE: tuple[Row, ...] = (*arithmetic.ROWS, *comparison.ROWS, *functions.ROWS, *activation.ROWS, *special.ROWS)
+OPS: dict[str, Row] = {row.name: row for row in reversed(_TABLE)}  # the first of a name
+_SPELLED: tuple[Row, ...] = tuple(
+    replace(OPS[row.name], operands=row.operands, aten=row.aten, when=row.when, promote=row.promote) for row in _TABLE
+)
+ATEN: dict[str, tuple[Row, ...]] = {
+    overload: tuple(row for row in _SPELLED if overload in row.aten) for overload in sorted({name for row in _SPELLED for name in row.aten})
+}
+REDUCTIONS: dict[str, ReductionRow] = {row.op: row for row in reductions.ROWS}
+
+__all__ = [
+    "ATEN",
+    "CPP_PRELUDE",
+    "CPP_TYPES",
+    "OPS",
+    "REDUCTIONS",
+    "TRITON_TYPES",
+    "Kind",
+    "ReductionRow",
+    "Row",
+    "cpp_prelude",
+    "kind_of",
+    "triton_prelude",
+]
