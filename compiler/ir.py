@@ -1,6 +1,7 @@
 """The loop IR: what lowering makes of an ATen graph, what the scheduler fuses, and what the generators print.
 
-A ``Graph`` is a list of steps over named buffers. A step is a loop ``Nest`` (one ATen op) or an ``Extern`` call. Scheduling turns nests into
+A ``Graph`` is a list of steps over named buffers. A step is a loop ``Nest`` (one ATen op) or an ``Extern`` call. Scheduling turns nests
+into
 ``Kernel``s, whose flat body is the fused nests put together. All of it is frozen, flat and printable; addresses are affine in the loops.
 """
 
@@ -129,7 +130,8 @@ Line = Load | Constant | Position | Apply | Reduce | Store
 class Nest:
     """One ATen op as a loop nest: parallel loops of sizes ``loops``, then reduction loops of sizes ``reduction``, around a flat SSA body.
 
-    The loops are called i0, i1, ... and r0, r1, ... The last loop is the fastest. A nest stores to exactly one buffer. In a nest with reduction
+    The loops are called i0, i1, ... and r0, r1, ... The last loop is the fastest. A nest stores to exactly one buffer. In a nest with
+    reduction
     loops the lines up to its ``Reduce`` run in every iteration; the lines after it run once for each point of the parallel loops.
     """
 
@@ -162,7 +164,9 @@ class Nest:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A strided view of a buffer, as an argument of an extern call or as a result of the graph; ``offset`` counts from the buffer's first element."""
+    """A strided view of a buffer, as an argument of an extern call or as a result of the graph; ``offset`` counts from the buffer's first
+    element.
+    """
 
     buffer: str
     shape: tuple[int, ...]
@@ -182,7 +186,8 @@ Argument = Ref | Symbol | int | float | bool | str | None | tuple["Argument", ..
 
 @dataclass(frozen=True, slots=True)
 class Extern:
-    """A call of a library: ``call(*args, **kwargs)``. ``outputs`` names the buffers that its results become, None for a result nobody reads.
+    """A call of a library: ``call(*args, **kwargs)``. ``outputs`` names the buffers that its results become, None for a result nobody
+    reads.
 
     ``single``: the call returns one tensor, not a sequence. ``reason`` is the sentence that says why it is no loop nest.
     """
@@ -221,7 +226,8 @@ Step = Nest | Extern
 class Graph:
     """One part (forward or backward) of a region after lowering.
 
-    ``inputs`` names the buffers passed by the caller in order (None: an argument that is no tensor); ``constants`` names tensors that the graph
+    ``inputs`` names the buffers passed by the caller in order (None: an argument that is no tensor); ``constants`` names tensors that
+    the graph
     holds. ``outputs`` has a Ref, a number or None for each result. ``origins`` is what the ``origin`` fields of steps and lines point into.
     """
 
@@ -256,8 +262,10 @@ class Tiling:
 class Kernel:
     """Fused nests on one iteration space: parallel loops ``loops``, reduction loops ``reduction`` (empty without a reduction).
 
-    ``body`` is one flat SSA body for all phases. The result of a ``Reduce`` may be used from the end of its phase on. A value of a reduced phase
-    may be used in a later reduced phase only if the kernel is ``persistent``: a GPU block then holds a whole row in registers, and C++ keeps
+    ``body`` is one flat SSA body for all phases. The result of a ``Reduce`` may be used from the end of its phase on. A value of a
+    reduced phase
+    may be used in a later reduced phase only if the kernel is ``persistent``: a GPU block then holds a whole row in registers, and C++
+    keeps
     such values in a row of scratch memory; otherwise the body computes the value again in the later phase. A value of a phase that is not
     reduced may be used anywhere after it.
     ``arguments`` are the buffers it touches, in order; ``writes`` those among them that it stores to. ``steps`` names its nests.
@@ -287,7 +295,9 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Memory for one buffer before a step runs: new, or the memory of ``reuses``, a buffer of equal size that is read for the last time before."""
+    """Memory for one buffer before a step runs: new, or the memory of ``reuses``, a buffer of equal size that is read for the last time
+    before.
+    """
 
     buffer: str
     reuses: str | None = None
@@ -326,7 +336,9 @@ def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
     match line:
         case Load():
             where = address(line.offset, line.strides, names)
-            where = " + ".join([*([] if where == "0" and line.indirect else [where]), *(f"{stride}*v{value}" for value, stride in line.indirect)])
+            where = " + ".join(
+                [*([] if where == "0" and line.indirect else [where]), *(f"{stride}*v{value}" for value, stride in line.indirect)]
+            )
             text = f"{line.buffer}[{where}]"
             return f"v{position} = {text}" if line.mask is None else f"v{position} = {text} if v{line.mask} else {line.other}"
         case Constant():
@@ -384,7 +396,10 @@ def print_extern(step: Extern) -> list[Printed]:
 
     arguments = [*(text(item) for item in step.args), *(f"{name}={text(value)}" for name, value in step.kwargs)]
     results = ", ".join(name or "_" for name in step.outputs)
-    return [Printed(f"# {step.name}: {step.op}, {step.reason}", step.origin), Printed(f"{results} = {step.call}({', '.join(arguments)})", step.origin)]
+    return [
+        Printed(f"# {step.name}: {step.op}, {step.reason}", step.origin),
+        Printed(f"{results} = {step.call}({', '.join(arguments)})", step.origin),
+    ]
 
 
 def print_kernel(kernel: Kernel) -> list[Printed]:

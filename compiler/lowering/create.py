@@ -34,7 +34,10 @@ def lower_ones(lowering: Lowering, node: Node) -> Ref:
 def constant(lowering: Lowering, node: Node, value: object) -> Ref:
     meta = lowering.meta(node)
     builder = lowering.builder(meta.shape)
-    return lowering.finish(node, builder, builder.constant(lowering.number(value), dtype_name(meta.dtype)))
+    number = lowering.number(value)
+    result = lowering.finish(node, builder, builder.constant(number, dtype_name(meta.dtype)))
+    lowering.filled[result.buffer] = number
+    return result
 
 
 @lowers("aten.arange.start_step")

@@ -1,4 +1,6 @@
-"""Walks an ATen graph node by node and collects buffers and steps; each op finds its rule in ``RULES``, in the op table, or becomes an extern call."""
+"""Walks an ATen graph node by node and collects buffers and steps; each op finds its rule in ``RULES``, in the op table, or becomes an
+extern call.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,8 @@ from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, Number, Ref, St
 from compiler.lowering.nests import NestBuilder
 from compiler.lowering.split import split_reduction
 from compiler.target import Target
-from compiler.trace import Decision, Origin
+from compiler.trace import Decision, Origin, Scalar
 
-Meta = torch.Tensor
 Result = Ref | Symbol | Number | None | tuple["Result", ...]
 Rule = Callable[["Lowering", Node], Result]
 RULES: dict[str, Rule] = {}
@@ -59,10 +60,11 @@ class Lowering:
     origins: list[Origin] = field(default_factory=list)
     origin: int = 0
     storages: dict[int, tuple[str, int]] = field(default_factory=dict)
+    filled: dict[str, Number] = field(default_factory=dict)
 
     # -- buffers and views
 
-    def device(self, meta: Meta) -> str:
+    def device(self, meta: torch.Tensor) -> str:
         return "cuda" if self.retarget and self.target.is_gpu else meta.device.type
 
     def fresh_name(self, name: str) -> str:
@@ -70,7 +72,7 @@ class Lowering:
             name = next(f"{name}_{k}" for k in range(1, len(self.buffers) + 2) if f"{name}_{k}" not in self.buffers)
         return name
 
-    def buffer(self, name: str, meta: Meta) -> Buffer:
+    def buffer(self, name: str, meta: torch.Tensor) -> Buffer:
         """A new buffer laid out as eager lays out ``meta``."""
         return self.new_buffer(name, dtype_name(meta.dtype), tuple(meta.shape), tuple(meta.stride()), self.device(meta))
 
@@ -79,7 +81,7 @@ class Lowering:
         self.buffers[made.name] = made
         return made
 
-    def own(self, buffer: Buffer, meta: Meta) -> Ref:
+    def own(self, buffer: Buffer, meta: torch.Tensor) -> Ref:
         """Remember that ``meta``'s storage is this buffer, so that later views of it are found; the view of the whole buffer."""
         self.storages[meta.untyped_storage()._cdata] = buffer.name, int(meta.storage_offset())
         return self.whole(buffer)
@@ -113,7 +115,7 @@ class Lowering:
 
     # -- what rules ask for
 
-    def meta(self, node: Node) -> Meta:
+    def meta(self, node: Node) -> torch.Tensor:
         value = node.meta.get("val")
         if not isinstance(value, torch.Tensor):
             raise Unsupported("loops", "the result is not one tensor", op=overload_name(node.target))
@@ -144,7 +146,7 @@ class Lowering:
         raise Unsupported("loops", f"a number is needed, not {argument!r}")
 
     def builder(self, loops: Sequence[int], reduction: Sequence[int] = ()) -> NestBuilder:
-        return NestBuilder(tuple(map(int, loops)), tuple(map(int, reduction)), self.origin)
+        return NestBuilder(tuple(map(int, loops)), tuple(map(int, reduction)), self.origin, self.filled)
 
     def finish(self, node: Node, builder: NestBuilder, value: Value) -> Ref:
         """Store ``value`` as the node's result, laid out and typed as eager's."""
@@ -154,7 +156,7 @@ class Lowering:
         self.emit(builder, buffer.name, overload_name(node.target))
         return self.own(buffer, meta)
 
-    def output(self, name: str, meta: Meta) -> Buffer:
+    def output(self, name: str, meta: torch.Tensor) -> Buffer:
         if dtype_name(meta.dtype) not in DTYPES:
             raise Unsupported("loops", f"loops have no arithmetic for {dtype_name(meta.dtype)}")
         if self.target.is_gpu != (self.device(meta) == "cuda"):
@@ -228,17 +230,31 @@ class Lowering:
         op = overload_name(node.target)
         call = copying(node.target)
         self.steps.append(Extern(node.name, op, call, arguments, kwargs, tuple(names), single, library, rule, reason, self.origin))
-        numbers = {"op": op, "library": library}
-        self.decisions.append(Decision(subject=node.name, verdict="extern", rule=rule, reason=reason, numbers=numbers, origins=(self.origin,)))
+        facts: dict[str, Scalar] = {"op": op, "library": library}
+        decision = Decision(subject=node.name, verdict="extern", rule=rule, reason=reason, numbers=facts, origins=(self.origin,))
+        self.decisions.append(decision)
         return results[0] if single else tuple(results)
 
     def graph(self, inputs: Sequence[str | None], outputs: Sequence[Ref | Number | None]) -> Graph:
+        """The finished graph, without nests whose results nobody reads."""
+        used = {output.buffer for output in outputs if isinstance(output, Ref)}
+        kept: list[Step] = []
+        for step in reversed(self.steps):
+            if isinstance(step, Extern):
+                used |= {ref.buffer for ref in step.refs()}
+            elif step.store.buffer in used:
+                used |= {line.buffer for line in step.loads()}
+            else:
+                continue
+            kept.append(step)
         tensors = tuple(name for name, value in self.constants.items() if isinstance(value, torch.Tensor))
-        return Graph(self.buffers, tuple(inputs), tensors, tuple(self.steps), tuple(outputs), tuple(self.origins))
+        return Graph(self.buffers, tuple(inputs), tensors, tuple(kept[::-1]), tuple(outputs), tuple(self.origins))
 
 
 def copying(target: object) -> str:
-    """The call of an op, in its ``_copy`` form where it is a view that loops cannot express, such as a reinterpretation of complex numbers."""
+    """The call of an op, in its ``_copy`` form where it is a view that loops cannot express, such as a reinterpretation of complex
+    numbers.
+    """
     if not isinstance(target, torch._ops.OpOverload):
         return f"torch.ops.higher_order.{overload_name(target)}"
     namespace, packet, overload = str(target).split(".")
@@ -255,4 +271,3 @@ class Lowered:
     graph: Graph
     constants: Mapping[str, Any]
     decisions: tuple[Decision, ...]
-

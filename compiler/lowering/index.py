@@ -1,4 +1,6 @@
-"""Ops that move elements: joining, padding, scattering slices, flipping, repeating, and reading at computed places. Views need no rule: they are addresses."""
+"""Ops that move elements: joining, padding, scattering slices, flipping, repeating, and reading at computed places. Views need no rule:
+they are addresses.
+"""
 
 from __future__ import annotations
 

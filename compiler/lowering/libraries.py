@@ -21,7 +21,9 @@ class Library:
 
 MATMUL = Library("matmul", "Matrix products go to the vendor's tuned library.", "oneMKL", "cuBLAS", "hipBLASLt")
 CONVOLUTION = Library("convolution", "Convolutions go to the vendor's tuned library.", "oneDNN", "cuDNN", "MIOpen")
-ATTENTION = Library("attention", "Attention goes to PyTorch's fused attention kernels.", "ATen flash attention", "FlashAttention", "AOTriton")
+ATTENTION = Library(
+    "attention", "Attention goes to PyTorch's fused attention kernels.", "ATen flash attention", "FlashAttention", "AOTriton"
+)
 SORT = Library("sort", "Sorting needs passes over the data that one loop nest cannot express.", "ATen", "CUB", "hipCUB")
 FALLBACK = Library("fallback", "No lowering rule exists for this op: PyTorch's own kernel is called.", "ATen", "ATen", "ATen")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Literal, cast
+
+import torch
 
 from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Position, Reduce, Ref, Store, Value
 
@@ -22,6 +24,7 @@ class NestBuilder:
     loops: tuple[int, ...]
     reduction: tuple[int, ...] = ()
     origin: int = 0
+    filled: Mapping[str, Number] = field(default_factory=dict)
     lines: list[Line] = field(default_factory=list)
 
     @property
@@ -58,10 +61,16 @@ class NestBuilder:
         mask: Value | None = None,
         other: Number = 0,
     ) -> Value:
+        """The element at that address. ``filled`` says which buffers hold one number everywhere: nobody need read that from memory."""
+        if mask is None and ref.buffer in self.filled:
+            return self.constant(self.filled[ref.buffer], dtype)
         return self.add(Load(ref.buffer, offset, tuple(strides), cast(DType, dtype), indirect, mask, other, self.origin))
 
     def constant(self, value: Number, dtype: str) -> Value:
-        if dtype in FLOATS:
+        """The number as the dtype holds it: rounded, wrapped, or made true or false."""
+        if dtype in HALF:
+            value = torch.tensor(value, dtype=getattr(torch, dtype)).item()
+        elif dtype in FLOATS:
             value = float(value)
         elif dtype == "bool":
             value = bool(value)
@@ -94,7 +103,7 @@ class NestBuilder:
 
     def reduce(self, op: ReduceOp, value: Value) -> Value:
         dtype = "int64" if op.startswith("arg") else self.dtype(value)
-        return self.add(Reduce(op, value, cast(DType, dtype), self.origin))
+        return self.add(Reduce(op, value, dtype, self.origin))
 
     def store(self, buffer: Buffer, value: Value, *, offset: int = 0, strides: Sequence[int] | None = None) -> None:
         value = self.cast(value, buffer.dtype)

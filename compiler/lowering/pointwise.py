@@ -1,4 +1,6 @@
-"""Elementwise ops: everything is read from the table in ``ops.py``; nothing here knows a single op, but for those that change dtype or layout only."""
+"""Elementwise ops: everything is read from the table in ``ops.py``; nothing here knows a single op, but for those that change dtype or
+layout only.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def load(lowering: Lowering, builder: NestBuilder, item: Operand) -> Value | Num
 
 
 def promoted(lowering: Lowering, operands: Sequence[Operand]) -> str:
-    """The dtype that eager computes the operands in: a dimensioned tensor outranks a 0-d tensor, which outranks a number, category by category."""
+    """The dtype that eager computes the operands in: a dimensioned tensor outranks a 0-d tensor, which outranks a number, category by
+    category.
+    """
     ranked: list[torch.dtype | None] = [None, None, None]
     for item in operands:
         if isinstance(item, Ref):

@@ -1,4 +1,6 @@
-"""Reductions: one nest each, with float32 sums for 16-bit floats; variance as the mean of squared deviations, in two nests that fusion joins."""
+"""Reductions: one nest each, with float32 sums for 16-bit floats; variance as the mean of squared deviations, in two nests that fusion
+joins.
+"""
 
 from __future__ import annotations
 

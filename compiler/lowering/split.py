@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from math import prod
 from typing import cast
 
-from compiler.ir import Apply, Buffer, DType, Line, Load, Nest, Position, Reduce, Store
+from compiler.ir import Apply, Buffer, Line, Load, Nest, Position, Reduce, Store
+from compiler.lowering.nests import row_major
 from compiler.target import Target
 from compiler.trace import Decision
 
@@ -49,14 +49,16 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
 
     output = buffers[nest.store.buffer]
     shape = (*nest.loops, parts)
-    strides = tuple(parts * prod(nest.loops[axis + 1 :]) for axis in range(outer)) + (1,)
+    strides = row_major(shape)
     partial_buffer = Buffer(f"{nest.name}_partial", line.dtype, shape, strides, output.device)
     before: list[Line] = [replace(item, strides=chunked(item.strides)) if isinstance(item, Load) else item for item in nest.body[:reduce]]
     depth = outer + 1 + len(nest.reduction)
     store = Store(partial_buffer.name, 0, (*strides, *(0,) * (depth - outer - 1)), reduce, line.dtype, nest.origin)
-    partial = Nest(partial_buffer.name, f"{nest.op}, {parts} chunks", shape, (rest, *nest.reduction[1:]), (*before, line, store), nest.origin)
+    partial = Nest(
+        partial_buffer.name, f"{nest.op}, {parts} chunks", shape, (rest, *nest.reduction[1:]), (*before, line, store), nest.origin
+    )
 
-    load = Load(partial_buffer.name, 0, strides, cast(DType, line.dtype), origin=nest.origin)
+    load = Load(partial_buffer.name, 0, strides, line.dtype, origin=nest.origin)
     after = [_moved(item, reduce, outer) for item in nest.body[reduce + 1 :]]
     final = Nest(nest.name, nest.op, nest.loops, (parts,), (load, replace(line, arg=0), *after), nest.origin)
     decision = Decision(

@@ -89,6 +89,4 @@ def readers_outside(graph: Graph, groups: list[Group]) -> dict[int, set[str]]:
         for name in group.reads():
             readers.setdefault(name, set()).add(group.id)
     results = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
-    return {
-        group.id: {name for name in group.writes() if name in results or readers.get(name, set()) - {group.id}} for group in groups
-    }
+    return {group.id: {name for name in group.writes() if name in results or readers.get(name, set()) - {group.id}} for group in groups}

@@ -16,10 +16,11 @@ DOMINANCE = 16  # a pair that saves this many times more bytes goes first, whate
 
 @dataclass(frozen=True, slots=True)
 class FusionScore:
-    """What fusing a pair is worth, compared as Inductor compares: traffic alone where it differs by more than 16 times, else field by field.
+    """What fusing a pair is worth, compared as Inductor compares: traffic alone where it differs by more than 16 times, else field by
+    field.
 
-    ``same_kind``: 1 if both or neither reduce. ``saved_bytes``: traffic that one kernel does not have and two would. ``shared_buffers``: buffers
-    both touch. ``proximity``: minus the distance in the graph. ``compactness``: minus the number of nests of the fused kernel.
+    ``same_kind``: 1 if both or neither reduce. ``saved_bytes``: traffic that one kernel does not have and two would. ``shared_buffers``:
+    buffers both touch. ``proximity``: minus the distance in the graph. ``compactness``: minus the number of nests of the fused kernel.
     """
 
     same_kind: int

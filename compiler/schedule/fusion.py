@@ -65,7 +65,7 @@ REFUSALS: tuple[Callable[[Pair], bool], ...] = (
 
 def dependences_match(aligned: Aligned) -> bool:
     """Whether whatever the second group reads of the first's results, it reads in the iteration that writes it."""
-    stores = {}
+    stores: dict[str, list[Store]] = {}
     for line in aligned.first.accesses():
         if isinstance(line, Store):
             stores.setdefault(line.buffer, []).append(line)
@@ -161,9 +161,7 @@ def can_fuse(rounds: Rounds, one: Group, other: Group) -> Verdict:
         if preference(candidate):
             return Verdict(preference.__name__, preference.__doc__ or "", score, None)
     members = tuple(sorted((*legal.first.members, *legal.second.members), key=lambda member: member.position))
-    fused = replace(
-        legal.first, members=members, first=min(one.first, other.first), last=max(one.last, other.last)
-    )
+    fused = replace(legal.first, members=members, first=min(one.first, other.first), last=max(one.last, other.last))
     return Verdict("fused", "The best pair left in this round.", score, fused)
 
 
@@ -202,7 +200,9 @@ def start(graph: Graph, policy: Policy) -> Rounds:
 
 
 def run_round(rounds: Rounds, number: int) -> bool:
-    """Judge every pair, then fuse the best ones first; a pair whose groups have changed meanwhile waits for the next round. Whether any fused."""
+    """Judge every pair, then fuse the best ones first; a pair whose groups have changed meanwhile waits for the next round. Whether any
+    fused.
+    """
     legal: list[tuple[Group, Group, Verdict]] = []
     for one, other in candidate_pairs(rounds):
         key = one.id, other.id
@@ -216,7 +216,9 @@ def run_round(rounds: Rounds, number: int) -> bool:
     remaining = sorted(legal, key=_Best, reverse=True)
     for one, other, verdict in remaining:
         if one.id not in rounds.groups or other.id not in rounds.groups:
-            gone = Verdict("lost", "A better pair took one of them in this round; what came of it is judged in the next.", verdict.score, None)
+            gone = Verdict(
+                "lost", "A better pair took one of them in this round; what came of it is judged in the next.", verdict.score, None
+            )
             record(rounds, number, one, other, "lost", gone)
             continue
         if fused_any:

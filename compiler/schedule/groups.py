@@ -77,7 +77,9 @@ def group_of(step: Nest | Extern, position: int) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """A loop of the common space: part ``times`` (a factor on the stride) of loop ``left`` of one side and of loop ``right`` of the other."""
+    """A loop of the common space: part ``times`` (a factor on the stride) of loop ``left`` of one side and of loop ``right`` of the
+    other.
+    """
 
     size: int
     left: int
@@ -132,9 +134,7 @@ def moved_to(group: Group, loops: tuple[int, ...], reduction: tuple[int, ...], s
         replace(
             member,
             inner=member.inner if inner is None else inner,
-            nest=replace(
-                member.nest, loops=loops, reduction=reduction, body=tuple(restride(line, moved) for line in member.nest.body)
-            ),
+            nest=replace(member.nest, loops=loops, reduction=reduction, body=tuple(restride(line, moved) for line in member.nest.body)),
         )
         for member in group.members
     )
@@ -163,7 +163,9 @@ def alignments(first: Group, second: Group) -> Iterator[Aligned]:
 
 
 def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None, Sequence[int] | None]]:
-    """Pairs of strides to align along: of a buffer that one side writes and the other reads, of one that both read, of the flat order (None)."""
+    """Pairs of strides to align along: of a buffer that one side writes and the other reads, of one that both read, of the flat order
+    (None).
+    """
     by_name: dict[str, list[Load | Store]] = {}
     for line in first.accesses():
         if not (isinstance(line, Load) and line.indirect):
@@ -180,7 +182,9 @@ def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None,
 
 
 def _digits(first: Group, second: Group, left: Sequence[int] | None, right: Sequence[int] | None) -> list[Digit] | None:
-    """The common loops of the two groups' full spaces, or of the parallel ones where only one side reduces and the other has no more points."""
+    """The common loops of the two groups' full spaces, or of the parallel ones where only one side reduces and the other has no more
+    points.
+    """
     left_sizes, right_sizes = (*first.loops, *first.reduction), (*second.loops, *second.reduction)
     if first.reduces != second.reduces and first.numel == second.numel:
         left_sizes, right_sizes = first.loops, second.loops
@@ -204,9 +208,9 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Aligned | None
     only_outer = first.reduces and not second.reduces and first.numel == second.numel
     if second.reduces and any((digit.left < outer) != (digit.right < len(second.loops)) for digit in digits):
         return None
-    if (first.reduces and _position_matters(first)) or (second.reduces and _position_matters(second)):
-        if not only_outer and not _keeps_order(reduced):
-            return None
+    ordered_reduction = _position_matters(first) or _position_matters(second)
+    if ordered_reduction and not only_outer and not _keeps_order(reduced):
+        return None
     left_sources: list[tuple[int, int] | None] = [(digit.left, digit.left_times) for digit in parallel]
     right_sources: list[tuple[int, int] | None] = [(digit.right, digit.right_times) for digit in parallel]
     loops = tuple(digit.size for digit in parallel)

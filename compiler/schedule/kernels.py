@@ -1,4 +1,6 @@
-"""From a group of nests to a kernel: one flat body in phases, where stored values are passed on in registers and nobody's stores are dropped."""
+"""From a group of nests to a kernel: one flat body in phases, where stored values are passed on in registers and nobody's stores are
+dropped.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,6 @@ from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Posi
 from compiler.schedule.choices import access_bytes, choose_tiling, contiguous_in_reduction, prefer_persistent
 from compiler.schedule.groups import Group, Member
 from compiler.target import Target
-
 
 Place = tuple[str, int, tuple[int, ...]]
 

@@ -21,7 +21,7 @@ def may_overwrite(kernel: Kernel, old: str, new: str) -> bool:
         return False
     stores = [line for line in kernel.body if isinstance(line, Store) and line.buffer == new]
     loads = [line for line in kernel.body if isinstance(line, Load) and line.buffer == old]
-    places = {(line.offset, line.strides) for line in (*stores, *loads)}
+    places = {(line.offset, line.strides) for line in stores} | {(line.offset, line.strides) for line in loads}
     return len(places) == 1 and not any(line.indirect for line in loads)
 
 
