@@ -1,0 +1,444 @@
+"""Fused kernels as C++: loops with OpenMP threads outside and SIMD inside, one function for each kernel, one translation unit for a program."""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import isfinite, isnan, prod
+
+from compiler.codegen.cpp_prelude import prelude
+from compiler.codegen.cpp_reductions import Fold, fold_of
+from compiler.codegen.scratch import Plan, plan_kernel
+from compiler.codegen.sources import CppUnit, KernelSource
+from compiler.codegen.space import merge_loops, sum_text
+from compiler.codegen.templates import HALVES, bare, dtype_class, template
+from compiler.codegen.writer import Marked, Writer
+from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
+from compiler.trace import Origin
+
+C_TYPES = {
+    "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "int64": "int64_t", "int32": "int32_t",
+    "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t", "bool": "bool",
+}  # fmt: skip
+STORED = C_TYPES | {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t"}
+PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
+CHUNK = 4_096  # additions that one partial sum takes
+STACK_BYTES = 128 * 1024
+_RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit|extern"
+                       r"|false|float|for|friend|goto|if|inline|int|long|namespace|new|operator|private|public|register|return|short|signed|sizeof"
+                       r"|static|struct|switch|template|this|throw|true|try|typedef|union|unsigned|using|virtual|void|volatile|while|and|or|not|xor"
+                       r"|larger|smaller|exp|log|sin|cos|tan|tanh|erf|pow|abs|floor|ceil|sqrt|round|trunc)")  # fmt: skip
+
+
+def cpp_number(value: Number, dtype: str) -> str:
+    """A C++ literal of exactly this number in this dtype."""
+    kind = dtype_class(dtype)
+    if kind == "bool":
+        return "true" if value else "false"
+    if kind == "int":
+        number = int(value)
+        suffix = "LL" if dtype == "int64" else ""
+        text = f"(-{2**63 - 1}LL - 1)" if number == -(2**63) else f"{number}{suffix}"
+        return f"({text})" if number < 0 else text
+    number = float(value)
+    double = dtype == "float64"
+    if isnan(number):
+        return f'__builtin_nan{"" if double else "f"}("")'
+    if not isfinite(number) or (not double and abs(number) > 3.4028235677973366e38):
+        return f"({'-' if number < 0 else ''}__builtin_inf{'' if double else 'f'}())"
+    text = repr(number) if double else f"{_shortest_float(number)}f"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _shortest_float(number: float) -> str:
+    """The shortest decimal that rounds to the same float32."""
+    single = struct.unpack("f", struct.pack("f", number))[0]
+    for digits in range(1, 10):
+        text = f"{single:.{digits}g}"
+        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
+            break
+    return text if re.search(r"[.en]", text) else f"{text}.0"
+
+
+def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
+    names: list[str] = []
+    for argument in arguments:
+        name = re.sub(r"\W", "_", argument)
+        while _RESERVED.fullmatch(name) or name[:1].isdigit() or name in names:
+            name = f"ptr_{name}"
+        names.append(name)
+    return tuple(names)
+
+
+def cpp_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[Origin] = ()) -> KernelSource:
+    """One kernel as an ``extern "C"`` function of pointers, in the order of ``kernel.arguments``."""
+    merged = merge_loops(kernel)
+    text = _CppKernel(merged, buffers, origins).function()
+    return KernelSource(
+        name=kernel.name,
+        language="cpp",
+        text=text.text,
+        marks=text.marks,
+        arguments=kernel.arguments,
+        parameters=parameter_names(kernel.arguments),
+        dtypes=tuple(buffers[name].dtype for name in kernel.arguments),
+        origin=kernel.origin,
+        grid=min(1, kernel.numel),
+    )
+
+
+def cpp_unit(kernels: Sequence[KernelSource], ops_prelude: str = "") -> CppUnit:
+    """The kernels behind one prelude."""
+    writer = Writer()
+    writer.line(prelude(ops_prelude).rstrip())
+    starts: list[tuple[str, int]] = []
+    for kernel in kernels:
+        writer.line()
+        starts.append((kernel.name, writer.position))
+        writer.append(Marked(kernel.text, kernel.marks))
+    done = writer.finish()
+    return CppUnit(done.text, done.marks, tuple(starts))
+
+
+class _CppKernel:
+    """Writes one function. A value is called ``v7`` inside the innermost loop; outside of it, it lives in ``v7_row`` or ``v7_tile``."""
+
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[Origin]) -> None:
+        self.kernel, self.buffers, self.origins = kernel, buffers, origins
+        self.parameters = dict(zip(kernel.arguments, parameter_names(kernel.arguments), strict=True))
+        self.plan: Plan = plan_kernel(kernel)
+        self.writer = Writer()
+        self.outer = len(kernel.loops)
+        self.vertical = bool(kernel.reduction) and self.plan.vertical
+        self.tile = self._tile_width() if self.vertical else 1
+        self.threads = kernel.numel * kernel.rnumel >= PARALLEL_FROM
+        self.inside = self.threads and bool(kernel.reduction) and not self.vertical and kernel.numel < 16
+        self.said = ""
+
+    def line(self, text: str = "", *origins: int) -> None:
+        self.writer.line(text, *origins)
+
+    def function(self) -> Marked:
+        kernel, body = self.kernel, self.writer
+        self.line(f"// {' + '.join(kernel.steps)}"[:200], kernel.origin)
+        parameters = [self._parameter(name) for name in kernel.arguments]
+        self.line(f'extern "C" void {kernel.name}({", ".join(parameters)}) {{', kernel.origin)
+        with body.indent():
+            if not kernel.reduction:
+                self._pointwise()
+            elif self.vertical:
+                self._columns()
+            else:
+                self._rows()
+        self.line("}", kernel.origin)
+        return body.finish()
+
+    def _parameter(self, name: str) -> str:
+        const = "" if name in self.kernel.writes else "const "
+        return f"{const}{STORED[self.buffers[name].dtype]}* __restrict__ {self.parameters[name]}"
+
+    # Loops
+
+    @contextmanager
+    def _loop(self, name: str, size: int | str, start: str = "0", step: str = "") -> Iterator[None]:
+        advance = f"{name} += {step}" if step else f"{name}++"
+        self.line(f"for (int64_t {name} = {start}; {name} < {size}; {advance}) {{", self.kernel.origin)
+        with self.writer.indent():
+            yield
+        self.line("}", self.kernel.origin)
+
+    @contextmanager
+    def _loops(self, names: Sequence[tuple[str, int]]) -> Iterator[None]:
+        """Loops around each other; those of one iteration are left out."""
+        if not names:
+            yield
+        elif names[0][1] == 1:
+            with self._loops(names[1:]):
+                yield
+        else:
+            with self._loop(*names[0]), self._loops(names[1:]):
+                yield
+
+    def _pragma(self, text: str) -> None:
+        self.line(f"#pragma omp {text}", self.kernel.origin)
+
+    def _parallel(self, depth: int) -> None:
+        if self.threads and depth:
+            self._pragma("parallel for" + (f" collapse({depth})" if depth > 1 else ""))
+
+    def _pointwise(self) -> None:
+        sizes = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size > 1]
+        everything = self.kernel.phases
+        if not sizes:
+            self._phases(everything)
+            return
+        around, (name, size) = sizes[:-1], sizes[-1]
+        spread = prod(extent for _, extent in around) >= 16
+        if spread:
+            self._parallel(len(around))
+        with self._loops(around):
+            self._pragma("parallel for simd" if self.threads and not spread else "simd")
+            with self._loop(name, size):
+                self._phases(everything)
+
+    def _phases(self, phases: Sequence[Phase]) -> None:
+        for phase in phases:
+            self._body(range(phase.start, phase.stop))
+
+    # Reductions along rows: one point of the parallel loops at a time, SIMD along the reduction
+
+    def _rows(self) -> None:
+        around = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size > 1]
+        if not self.inside:
+            self._parallel(len(around))
+        with self._loops(around):
+            self._scratch_rows(self.kernel.rnumel)
+            for number, phase in enumerate(self.kernel.phases):
+                if phase.reduced:
+                    self._row_phase(number, phase)
+                else:
+                    self._body(range(phase.start, phase.stop))
+
+    def _scratch_rows(self, elements: int) -> None:
+        total = sum(elements * ITEM_BYTES[self._dtype(value)] for value in self.plan.scratch)
+        for value in self.plan.scratch:
+            kind, origin = C_TYPES[self._dtype(value)], self.kernel.body[value].origin
+            if total <= STACK_BYTES:
+                self.line(f"alignas(64) {kind} v{value}_row[{elements}];", origin)
+            else:
+                self.line(f"alignas(64) static thread_local {kind} v{value}_store[{elements}];", origin)
+                self.line(f"{kind}* const v{value}_row = v{value}_store;", origin)
+
+    def _row_phase(self, number: int, phase: Phase) -> None:
+        folds = self._folds(phase)
+        for position, fold in folds.items():
+            fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
+        indexed = any(fold.indexed for fold in folds.values())
+        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size > 1]
+        if not loops:
+            self._row_body(number, phase, folds, "")
+        else:
+            around, (name, size) = loops[:-1], loops[-1]
+            chunked = not indexed and size >= 2 * CHUNK
+            if self.inside and not indexed and (around or chunked):
+                self._pragma("parallel for" + _clauses(folds, ""))
+            with self._loops(around):
+                if chunked:
+                    self._chunks(number, phase, folds, name, size)
+                else:
+                    if not indexed:
+                        self._pragma("simd" + _clauses(folds, ""))
+                    with self._loop(name, size):
+                        self._row_body(number, phase, folds, "")
+        for position, fold in folds.items():
+            fold.finish(self.line, f"v{position}", self.kernel.body[position].origin)
+
+    def _chunks(self, number: int, phase: Phase, folds: Mapping[int, Fold], name: str, size: int) -> None:
+        """The innermost reduction loop in chunks, each with partial results of its own: that keeps long sums accurate."""
+        with self._loop(f"{name}_start", size, step=str(CHUNK)):
+            stop = f"{name}_start + {CHUNK}"
+            self.line(f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % CHUNK else stop};", self.kernel.origin)
+            for position, fold in folds.items():
+                fold.declare(self.line, f"v{position}_part", self.kernel.body[position].origin)
+            self._pragma("simd" + _clauses(folds, "_part"))
+            with self._loop(name, f"{name}_stop", start=f"{name}_start"):
+                self._row_body(number, phase, folds, "_part")
+            for position, fold in folds.items():
+                self.line(fold.step(f"v{position}", f"v{position}_part", ""), self.kernel.body[position].origin)
+
+    def _row_body(self, number: int, phase: Phase, folds: Mapping[int, Fold], suffix: str) -> None:
+        at = self._flat_reduction()
+        for value in self.plan.imports[number]:
+            if value in self.plan.scratch:
+                self._import(value, f"v{value}_row[{at}]")
+        for position in self.plan.lines[number]:
+            line = self.kernel.body[position]
+            if isinstance(line, Reduce):
+                self.line(folds[position].step(f"v{position}{suffix}", self._value(line.arg), at), line.origin)
+            else:
+                self._emit(position, line)
+                if position in self.plan.scratch and phase.start <= position < phase.stop:
+                    self.line(f"v{position}_row[{at}] = v{position};", line.origin)
+
+    def _flat_reduction(self) -> str:
+        terms, stride = [], 1
+        for k in reversed(range(len(self.kernel.reduction))):
+            if self.kernel.reduction[k] > 1:
+                terms.append((stride, f"r{k}"))
+            stride *= self.kernel.reduction[k]
+        return sum_text(0, terms[::-1])
+
+    # Reductions across rows: SIMD along the last parallel loop, in tiles whose running values stay in the first cache
+
+    def _tile_width(self) -> int:
+        width = 256
+        while width > 16 and self.kernel.numel < 8 * width:
+            width //= 2
+        return min(width, self.kernel.loops[-1])
+
+    def _columns(self) -> None:
+        kernel, last = self.kernel, self.outer - 1
+        around = [(f"i{k}", size) for k, size in enumerate(kernel.loops[:-1]) if size > 1]
+        self._parallel(len(around) + 1)
+        with self._loops(around):
+            with self._loop(f"i{last}_start", kernel.loops[-1], step=str(self.tile)):
+                rest = f"{kernel.loops[-1]} - i{last}_start"
+                exact = kernel.loops[-1] % self.tile == 0
+                self.line(f"const int64_t width = {self.tile if exact else f'{rest} < {self.tile} ? {rest} : {self.tile}'};", kernel.origin)
+                self._scratch_rows(kernel.rnumel * self.tile)
+                for value in self.plan.carried:
+                    line = kernel.body[value]
+                    self.line(f"alignas(64) {C_TYPES[self._dtype(value)]} v{value}_tile[{self.tile}];", line.origin)
+                for number, phase in enumerate(kernel.phases):
+                    if phase.reduced:
+                        self._column_phase(number, phase)
+                    else:
+                        with self._lanes():
+                            self._column_body(number, phase, {}, "")
+
+    @contextmanager
+    def _lanes(self) -> Iterator[None]:
+        self._pragma("simd")
+        with self._loop("j", "width"):
+            yield
+
+    def _column_phase(self, number: int, phase: Phase) -> None:
+        folds, origin = self._folds(phase), self.kernel.origin
+        for position, fold in folds.items():
+            fold.declare_tile(self.line, f"v{position}", self.tile, origin)
+        self._start_tiles(folds, "")
+        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size > 1]
+        chunked = bool(folds) and bool(loops) and loops[-1][1] >= 2 * CHUNK and not any(fold.indexed for fold in folds.values())
+        with self._loops(loops[:-1] if chunked else loops):
+            if not chunked:
+                with self._lanes():
+                    self._column_body(number, phase, folds, "")
+                return
+            name, size = loops[-1]
+            with self._loop(f"{name}_start", size, step=str(CHUNK)):
+                stop = f"{name}_start + {CHUNK}"
+                self.line(f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % CHUNK else stop};", origin)
+                for position, fold in folds.items():
+                    fold.declare_tile(self.line, f"v{position}_part", self.tile, origin)
+                self._start_tiles(folds, "_part")
+                with self._loop(name, f"{name}_stop", start=f"{name}_start"), self._lanes():
+                    self._column_body(number, phase, folds, "_part")
+                with self._lanes():
+                    for position, fold in folds.items():
+                        self.line(fold.step(f"v{position}", f"v{position}_part_acc[j]", "", lane="[j]"), self.kernel.body[position].origin)
+
+    def _start_tiles(self, folds: Mapping[int, Fold], suffix: str) -> None:
+        if folds:
+            with self._lanes():
+                for position, fold in folds.items():
+                    fold.start_tile(self.line, f"v{position}{suffix}", self.kernel.body[position].origin)
+
+    def _column_body(self, number: int, phase: Phase, folds: Mapping[int, Fold], suffix: str) -> None:
+        at = self._flat_reduction()
+        self.line(f"const int64_t i{self.outer - 1} = i{self.outer - 1}_start + j;", self.kernel.origin)
+        for value in self.plan.imports[number]:
+            line = self.kernel.body[value]
+            if value in self.plan.scratch:
+                self._import(value, f"v{value}_row[({at}) * {self.tile} + j]")
+            elif isinstance(line, Reduce):
+                self._import(value, fold_of(line, self._dtype(line.arg)).result(f"v{value}", "[j]"))
+            else:
+                self._import(value, f"v{value}_tile[j]")
+        for position in self.plan.lines[number]:
+            line = self.kernel.body[position]
+            if isinstance(line, Reduce):
+                self.line(folds[position].step(f"v{position}{suffix}", self._value(line.arg), at, lane="[j]"), line.origin)
+                continue
+            self._emit(position, line)
+            if phase.start <= position < phase.stop and position in self.plan.carried:
+                self.line(f"v{position}_tile[j] = v{position};", line.origin)
+            if phase.start <= position < phase.stop and position in self.plan.scratch:
+                self.line(f"v{position}_row[({at}) * {self.tile} + j] = v{position};", line.origin)
+
+    def _import(self, value: int, text: str) -> None:
+        self.line(f"const {C_TYPES[self._dtype(value)]} v{value} = {text};", self.kernel.body[value].origin)
+
+    def _folds(self, phase: Phase) -> dict[int, Fold]:
+        body = self.kernel.body
+        found = {}
+        for position in range(phase.start, phase.stop):
+            line = body[position]
+            if isinstance(line, Reduce):
+                found[position] = fold_of(line, self._dtype(line.arg))
+        return found
+
+    # Lines
+
+    def _body(self, positions: Sequence[int] | range) -> None:
+        for position in positions:
+            self._emit(position, self.kernel.body[position])
+
+    def _dtype(self, position: int) -> str:
+        line = self.kernel.body[position]
+        assert not isinstance(line, Store), "a store has no value"
+        return line.dtype
+
+    def _value(self, position: int) -> str:
+        line = self.kernel.body[position]
+        return cpp_number(line.value, line.dtype) if isinstance(line, Constant) else f"v{position}"
+
+    def _emit(self, position: int, line: Line) -> None:
+        if isinstance(line, Constant) or position in self.plan.unread:
+            return
+        op = self.origins[line.origin].op if line.origin < len(self.origins) else ""
+        if op and op != self.said:
+            self.line(f"// {op}", line.origin)
+            self.said = op
+        if isinstance(line, Store):
+            self.line(f"{self.parameters[line.buffer]}[{self._address(line)}] = {self._stored(line)};", line.origin)
+        else:
+            self.line(f"const {C_TYPES[self._dtype(position)]} v{position} = {self._expression(line)};", line.origin)
+
+    def _address(self, line: Load | Store | Position) -> str:
+        sizes = (*self.kernel.loops, *self.kernel.reduction)
+        names = [*(f"i{k}" for k in range(self.outer)), *(f"r{k}" for k in range(len(self.kernel.reduction)))]
+        terms = [(stride, name) for stride, name, size in zip(line.strides, names, sizes, strict=True) if size > 1]
+        if isinstance(line, Load):
+            terms += [(stride, self._value(value)) for value, stride in line.indirect]
+        return sum_text(line.offset, terms)
+
+    def _stored(self, line: Store) -> str:
+        source = self.kernel.body[line.value]
+        if line.dtype in HALVES:
+            narrowed = isinstance(source, Apply) and source.op == "cast" and self._dtype(source.args[0]) == "float32"
+            return f"to_{line.dtype}({self._value(source.args[0] if narrowed and isinstance(source, Apply) else line.value)})"
+        return self._value(line.value)
+
+    def _expression(self, line: Line) -> str:
+        match line:
+            case Load():
+                loaded = f"{self.parameters[line.buffer]}[{self._address(line)}]"
+                if line.dtype in HALVES:
+                    loaded = f"from_{line.dtype}({loaded})"
+                if line.mask is None:
+                    return f"{loaded} != 0" if line.dtype == "bool" else loaded
+                loaded = f"({loaded} != 0)" if line.dtype == "bool" else loaded
+                return f"{self._value(line.mask)} ? {loaded} : {cpp_number(line.other, line.dtype)}"
+            case Position():
+                return self._address(line)
+            case Apply(op="cast"):
+                return self._cast(line)
+            case Apply():
+                dtype = self._dtype(line.args[-1]) if line.args else line.dtype
+                text = template(line, dtype, "cpp").format(*(self._value(argument) for argument in line.args), type=C_TYPES[line.dtype])
+                return f"round_{line.dtype}({text})" if line.dtype in HALVES else bare(text)
+        raise AssertionError(f"no expression: {line}")
+
+    def _cast(self, line: Apply) -> str:
+        value, dtype = self._value(line.args[0]), self._dtype(line.args[0])
+        if line.dtype in HALVES:
+            return value if dtype == line.dtype else f"round_{line.dtype}({value if dtype in ('float32', *HALVES) else f'(float){value}'})"
+        if line.dtype == "bool":
+            return value if dtype == "bool" else f"{value} != 0"
+        return value if C_TYPES[dtype] == C_TYPES[line.dtype] else f"({C_TYPES[line.dtype]}){value}"
+
+
+def _clauses(folds: Mapping[int, Fold], suffix: str) -> str:
+    return "".join(f" reduction({fold.clause} : v{position}{suffix}_acc)" for position, fold in folds.items())

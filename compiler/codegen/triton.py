@@ -1,0 +1,399 @@
+"""A fused kernel as Triton source: one program for a block of the parallel space, written as a person would write it."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import isfinite, isnan
+
+from compiler.codegen.reductions import ACCUMULATORS, HELPERS
+from compiler.codegen.sources import KernelSource
+from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text
+from compiler.codegen.templates import HALVES, bare, dtype_class, readers, template
+from compiler.codegen.writer import Writer
+from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
+from compiler.target import Target
+from compiler.trace import Origin
+
+HEADER = ("import triton", "import triton.language as tl", "from triton.language.extra import libdevice")
+TYPES = {"bool": "tl.int1"}
+_WIDE = 2**31
+_RESERVED = re.compile(r"x|r|tl|triton|libdevice|BLOCK|ROW|lane|start|x_mask|r_mask|mask|([irv]|best|at|acc)\d.*")
+_SIMPLE_OP = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
+
+
+def triton_type(dtype: str) -> str:
+    return TYPES.get(dtype, f"tl.{dtype}")
+
+
+def triton_number(value: Number, dtype: str) -> str:
+    """A Python literal that Triton reads as exactly this number."""
+    kind = dtype_class(dtype)
+    if kind == "bool":
+        return str(bool(value))
+    if kind == "int":
+        return str(int(value))
+    number = float(value)
+    if isfinite(number):
+        return repr(number)
+    return 'float("nan")' if isnan(number) else f'float("{"-" if number < 0 else ""}inf")'
+
+
+def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
+    """What the kernel calls its buffers: their own names where Python and the rest of the kernel allow it."""
+    names: list[str] = []
+    for argument in arguments:
+        name = re.sub(r"\W", "_", argument)
+        while _RESERVED.fullmatch(name) or keyword.iskeyword(name) or name[:1].isdigit() or name in names:
+            name = f"ptr_{name}"
+        names.append(name)
+    return tuple(names)
+
+
+def triton_source(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin] = ()) -> KernelSource:
+    """The kernel as Triton text with the facts of its launch."""
+    return _TritonKernel(merge_loops(kernel), buffers, target, origins).source()
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Over which of the two axes of a tile a value varies."""
+
+    x: bool = False
+    r: bool = False
+
+    def __or__(self, other: _Shape) -> _Shape:
+        return _Shape(self.x or other.x, self.r or other.r)
+
+    def covers(self, other: _Shape) -> bool:
+        return (self.x or not other.x) and (self.r or not other.r)
+
+
+class _TritonKernel:
+    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin]) -> None:
+        self.kernel, self.target, self.origins = kernel, target, origins
+        self.buffers = {name: buffers[name] for name in kernel.arguments}
+        self.parameters = dict(zip(kernel.arguments, parameter_names(kernel.arguments), strict=True))
+        self.writer = Writer()
+        self.readers = readers(kernel)
+        self.text: dict[int, str] = {}
+        self.shapes: dict[int, _Shape] = {}
+        self.helpers: dict[str, None] = {}
+        self.defined: set[str] = set()
+        self.said = ""
+        tiling = kernel.tiling
+        self.reduces = bool(kernel.reduction)
+        self.scalar = kernel.numel == 1  # nothing to spread over a block
+        self.block = 1 if self.scalar else tiling.block
+        self.row = tiling.reduction_block
+        self.flat = self.scalar or (self.reduces and self.block == 1)  # x is no vector
+        self.looped = self.reduces and kernel.rnumel > self.row
+        widest = max((buffer.extent for buffer in self.buffers.values()), default=0)
+        self.wide = max(widest, kernel.numel * kernel.rnumel + self.block * max(1, self.row)) >= _WIDE
+        self.x_masked = not self.flat and kernel.numel % self.block != 0
+        self.r_masked = self.reduces and (kernel.rnumel % self.row != 0 or kernel.rnumel == 0)
+
+    # Text of the whole module
+
+    def source(self) -> KernelSource:
+        kernel, writer = self.kernel, self.writer
+        with writer.indent():
+            self._prologue()
+            for phase in kernel.phases:
+                self._phase(phase)
+        body = writer.finish()
+        head = Writer()
+        for line in HEADER:
+            head.line(line)
+        for helper in self.helpers:
+            head.line(f"\n\n{HELPERS[helper]}")
+        head.line("\n")
+        definition = head.position
+        constants = self._constants()
+        parameters = [*self.parameters.values(), *(f"{name}: tl.constexpr" for name, _ in constants)]
+        head.line("@triton.jit", kernel.origin)
+        head.line(f"def {kernel.name}({', '.join(parameters)}):", kernel.origin)
+        head.append(body)
+        done = head.finish()
+        return KernelSource(
+            name=kernel.name,
+            language="triton",
+            text=done.text,
+            marks=done.marks,
+            arguments=kernel.arguments,
+            parameters=tuple(self.parameters.values()),
+            dtypes=tuple(self.buffers[name].dtype for name in kernel.arguments),
+            origin=kernel.origin,
+            grid=-(-kernel.numel // self.block),
+            constants=constants,
+            warps=kernel.tiling.warps,
+            stages=kernel.tiling.stages,
+            definition=definition,
+            helpers=tuple(self.helpers),
+            threads=kernel.tiling.warps * self.target.warp,
+        )
+
+    def _constants(self) -> tuple[tuple[str, int], ...]:
+        block = () if self.flat else (("BLOCK", self.block),)
+        return (*block, *((("ROW", self.row),) if self.reduces else ()))
+
+    def _prologue(self) -> None:
+        origin, wide = self.kernel.origin, ".to(tl.int64)" if self.wide else ""
+        two = self.reduces and not self.flat
+        if not self.flat:
+            self.line(f"x = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK){'[:, None]' if two else ''}", origin)
+            if self.x_masked:
+                self.line(f"x_mask = x < {self.kernel.numel}", origin)
+        elif not self.scalar:
+            self.line(f"x = tl.program_id(0){wide}", origin)
+        if self.reduces:
+            lane = f"tl.arange(0, ROW){wide}{'[None, :]' if two else ''}"
+            self.line(f"{'lane' if self.looped else 'r'} = {lane}", origin)
+            if self.r_masked and not self.looped:
+                self.line(f"r_mask = r < {self.kernel.rnumel}", origin)
+
+    # Phases
+
+    def _phase(self, phase: Phase) -> None:
+        lines = [(position, self.kernel.body[position]) for position in range(phase.start, phase.stop)]
+        if not (phase.reduced and self.looped):
+            for position, line in lines:
+                self._line(position, line, reduced=phase.reduced)
+            return
+        reduces = [(position, line) for position, line in lines if isinstance(line, Reduce)]
+        for position, line in reduces:
+            self._start(position, line)
+        before = set(self.defined)
+        self.line(f"for start in range(0, {self.kernel.rnumel}, ROW):", self.kernel.origin)
+        with self.writer.indent():
+            self.line("r = start + lane", self.kernel.origin)
+            if self.r_masked:
+                self.line(f"r_mask = r < {self.kernel.rnumel}", self.kernel.origin)
+            for position, line in lines:
+                if isinstance(line, Reduce):
+                    self._accumulate(position, line)
+                else:
+                    self._line(position, line, reduced=True)
+        self.defined = before
+        for position, line in reduces:
+            self._finish(position, line)
+
+    def _line(self, position: int, line: Line, *, reduced: bool) -> None:
+        self._comment(line)
+        match line:
+            case Load():
+                self._load(position, line)
+            case Constant():
+                self._constant(position, line)
+            case Position():
+                where, shape = self._address(line)
+                self._assign(position, f"({where}).to(tl.int64)" if shape != _Shape() else f"tl.full((), {where}, tl.int64)", shape, line)
+            case Apply():
+                shape = _Shape()
+                for argument in line.args:
+                    shape |= self.shapes[argument]
+                self._assign(position, self._apply(line), shape, line)
+            case Reduce():
+                self._reduce_row(position, line)
+            case Store():
+                self._store(line, reduced)
+
+    def _comment(self, line: Line) -> None:
+        """Says which ATen op the next lines come from, once for each run of lines."""
+        op = self.origins[line.origin].op if line.origin < len(self.origins) else ""
+        if op and op != self.said and not isinstance(line, Constant):
+            self.line(f"# {op}", line.origin)
+        self.said = op or self.said
+
+    # Memory
+
+    def _address(self, line: Load | Store | Position) -> tuple[str, _Shape]:
+        """The address and over which axes it varies; defines the indices that it names."""
+        outer = len(self.kernel.loops)
+        x_terms = [] if self.scalar else flat_terms("x", "i", self.kernel.loops, line.strides[:outer])
+        r_terms = flat_terms("r", "r", self.kernel.reduction, line.strides[outer:])
+        for _, index in (*x_terms, *r_terms):
+            self._define(index)
+        terms = [(stride, index.name) for stride, index in (*x_terms, *r_terms)]
+        shape = _Shape(bool(x_terms) and not self.flat, bool(r_terms))
+        if isinstance(line, Load):
+            for value, stride in line.indirect:
+                terms.append((stride, self.text[value]))
+                shape |= self.shapes[value]
+        return sum_text(line.offset, terms), shape
+
+    def _define(self, index: Index) -> None:
+        if index.name != index.text and index.name not in self.defined:
+            self.defined.add(index.name)
+            self.line(f"{index.name} = {index.text}", self.kernel.origin)
+
+    def _masks(self, shape: _Shape) -> list[str]:
+        return [*(["x_mask"] if self.x_masked and shape.x else []), *(["r_mask"] if self.r_masked and shape.r else [])]
+
+    def _widen(self, where: str, shape: _Shape, wanted: _Shape) -> tuple[str, _Shape]:
+        """An address that varies, as far as shapes go, over the wanted axes as well."""
+        for axis, missing in (("x", wanted.x and not shape.x), ("r", wanted.r and not shape.r)):
+            if missing:
+                where += f" + 0 * {axis}"
+        return where, shape | wanted
+
+    def _load(self, position: int, line: Load) -> None:
+        where, shape = self._address(line)
+        if line.mask is not None:
+            where, shape = self._widen(where, shape, self.shapes[line.mask])
+        masks = self._masks(shape)
+        arguments = [self.parameters[line.buffer] + ("" if where == "0" else f" + {where}")]
+        if line.mask is not None:
+            masks.append(self.text[line.mask])
+        if masks:
+            arguments.append(f"mask={' & '.join(masks)}")
+        if line.mask is not None:
+            arguments.append(f"other={triton_number(line.other, line.dtype)}")
+        self._assign(position, f"tl.load({', '.join(arguments)})", shape, line)
+
+    def _store(self, line: Store, reduced: bool) -> None:
+        where, shape = self._address(line)
+        full = _Shape(not self.flat, reduced and self.reduces)
+        where, shape = self._widen(where, shape, full)
+        masks = self._masks(shape)
+        pointer = self.parameters[line.buffer] + ("" if where == "0" else f" + {where}")
+        mask = f", mask={' & '.join(masks)}" if masks else ""
+        self.line(f"tl.store({pointer}, {self.text[line.value]}{mask})", line.origin)
+
+    # Values
+
+    def _assign(self, position: int, text: str, shape: _Shape, line: Line) -> None:
+        self.text[position], self.shapes[position] = f"v{position}", shape
+        self.line(f"v{position} = {text}", line.origin)
+
+    def _constant(self, position: int, line: Constant) -> None:
+        literal = triton_number(line.value, line.dtype)
+        self.shapes[position] = _Shape()
+        if all(self._takes_literal(position, self.kernel.body[reader]) for reader in self.readers[position]):
+            self.text[position] = f"({literal})" if literal.startswith("-") else literal
+        else:
+            self._assign(position, f"tl.full((), {literal}, {triton_type(line.dtype)})", _Shape(), line)
+
+    def _takes_literal(self, position: int, reader: Line) -> bool:
+        """Whether Triton gives a bare literal the right dtype there: the other operand is a tensor, or a store, which converts."""
+        if isinstance(reader, Store):
+            return True
+        if not isinstance(reader, Apply) or reader.op == "cast" or self._dtype(position) in HALVES:
+            return False
+        others = [argument for argument in reader.args if not isinstance(self.kernel.body[argument], Constant)]
+        if not _SIMPLE_OP.fullmatch(self._template(reader)):
+            return False
+        return any(self._dtype(argument) == self._dtype(position) for argument in others)
+
+    def _dtype(self, position: int) -> str:
+        line = self.kernel.body[position]
+        assert not isinstance(line, Store), "a store has no value"
+        return line.dtype
+
+    def _template(self, line: Apply) -> str:
+        return template(line, self._dtype(line.args[-1]) if line.args else line.dtype, "triton")
+
+    def _apply(self, line: Apply) -> str:
+        arguments = [self.text[argument] for argument in line.args]
+        if line.op == "cast":
+            if line.dtype == "bool":
+                return f"{arguments[0]} != 0"
+            return f"{arguments[0]}.to({triton_type(line.dtype)})"
+        return bare(self._template(line).format(*arguments, type=triton_type(line.dtype)))
+
+    # Reductions
+
+    @property
+    def _tile(self) -> str:
+        return "[ROW]" if self.flat else "[BLOCK, ROW]"
+
+    def _reduced(self, position: int, text: str, line: Reduce, shape: _Shape) -> None:
+        if line.dtype == "bool":
+            text = f"({text}) != 0"
+        elif line.dtype in HALVES or (dtype_class(line.dtype) == "int" and line.dtype not in ("int64", "int32")):
+            text = f"{text}.to({triton_type(line.dtype)})"
+        self._assign(position, text, shape, line)
+
+    def _axis(self) -> str:
+        return "0" if self.flat else "1, keep_dims=True"
+
+    def _kind(self, line: Reduce) -> tuple[str, str]:
+        """The dtype in which a reduction accumulates, and the literal that changes nothing."""
+        dtype = self._dtype(line.arg)
+        wide = "float32" if dtype in HALVES else "int32" if dtype in ("int16", "int8", "uint8", "bool") else dtype
+        return wide, ACCUMULATORS[line.op].identity(wide)
+
+    def _argument(self, line: Reduce, wide: str) -> str:
+        text = self.text[line.arg]
+        return text if wide == self._dtype(line.arg) else f"{text}.to({triton_type(wide)})"
+
+    def _reduce_row(self, position: int, line: Reduce) -> None:
+        """The whole row is in the tile."""
+        wide, identity = self._kind(line)
+        accumulator, text, shape = ACCUMULATORS[line.op], self._argument(line, wide), self.shapes[line.arg]
+        if not shape.r:
+            text = f"tl.broadcast_to({text}, {self._tile})"
+            shape = _Shape(not self.flat, True)
+        if self.r_masked:
+            text = f"tl.where(r_mask, {text}, {identity})"
+        self._use(accumulator.helper)
+        if accumulator.indexed:
+            _, at = self._best(position)
+            tile = self._tile if shape.x or self.flat else "[1, ROW]"
+            index = f"tl.broadcast_to(r.to(tl.int64), {tile})"
+            self.line(f"_, {at} = tl.reduce(({text}, {index}), {self._axis()}, {accumulator.helper})".replace("1, keep", "1, keep"), line.origin)
+            self._reduced(position, at, line, _Shape(shape.x, False))
+        else:
+            self._reduced(position, accumulator.row(text, self._axis()), line, _Shape(shape.x, False))
+
+    def _best(self, position: int) -> tuple[str, str]:
+        return f"best{position}", f"at{position}"
+
+    def _use(self, helper: str) -> None:
+        if helper:
+            self.helpers[helper] = None
+
+    def _start(self, position: int, line: Reduce) -> None:
+        wide, identity = self._kind(line)
+        filled = f"tl.full({self._tile}, {identity}, {triton_type(wide)})"
+        if ACCUMULATORS[line.op].indexed:
+            best, at = self._best(position)
+            self.line(f"{best} = {filled}", line.origin)
+            self.line(f"{at} = tl.broadcast_to(lane.to(tl.int64), {self._tile})", line.origin)
+        else:
+            self.line(f"acc{position} = {filled}", line.origin)
+
+    def _accumulate(self, position: int, line: Reduce) -> None:
+        self._comment(line)
+        wide, _ = self._kind(line)
+        accumulator, text = ACCUMULATORS[line.op], self._argument(line, wide)
+        if accumulator.indexed:
+            best, at = self._best(position)
+            better = f"({text} {accumulator.sign} {best}) | (({text} != {text}) & ({best} == {best}))"
+            if dtype_class(wide) != "float":
+                better = f"{text} {accumulator.sign} {best}"
+            self.line(f"better = {f'r_mask & ({better})' if self.r_masked else better}", line.origin)
+            self.line(f"{best} = tl.where(better, {text}, {best})", line.origin)
+            self.line(f"{at} = tl.where(better, r, {at})", line.origin)
+            return
+        together = accumulator.step(f"acc{position}", text)
+        if self.r_masked:
+            together = f"tl.where(r_mask, {together}, acc{position})"
+        self.line(f"acc{position} = {together}", line.origin)
+
+    def _finish(self, position: int, line: Reduce) -> None:
+        accumulator, shape = ACCUMULATORS[line.op], _Shape(not self.flat, False)
+        self._use(accumulator.helper)
+        if accumulator.indexed:
+            best, at = self._best(position)
+            self.line(f"_, {at} = tl.reduce(({best}, {at}), {self._axis()}, {accumulator.helper})", line.origin)
+            self._reduced(position, at, line, shape)
+        else:
+            self._reduced(position, accumulator.row(f"acc{position}", self._axis()), line, shape)
+
+    def line(self, text: str, *origins: int) -> None:
+        self.writer.line(text, *origins)
+

@@ -1,0 +1,321 @@
+"""A scheduled program as a Python module: ``call(inputs)`` allocates, launches, frees and returns; it runs alone with torch and Triton or g++."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES
+from compiler.codegen.reductions import HELPERS
+from compiler.codegen.sources import CppUnit, KernelSource, WrapperSource
+from compiler.codegen.writer import Marked, Writer
+from compiler.ir import Allocation, Argument, Buffer, Extern, Kernel, Program, Ref, Symbol
+from compiler.target import Target
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRINTED_ELEMENTS = 16
+_TAKEN = frozenset({
+    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example", "constants",
+    "library", "build", "cpp_kernel", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
+})  # fmt: skip
+_CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
+
+_VIEWS = '''
+def view(tensor, shape, strides, offset=0):
+    """A strided view that starts ``offset`` elements after the first element of the tensor."""
+    return torch.as_strided(tensor, shape, strides, tensor.storage_offset() + offset)
+
+
+def laid_out(tensor, shape, strides):
+    """The tensor, copied if a library returned it with other strides than the program expects."""
+    if all(size == 1 or have == want for size, have, want in zip(shape, tensor.stride(), strides)):
+        return tensor
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def reuse(tensor, shape, strides, dtype):
+    """A new tensor in the memory of one that is no longer needed."""
+    flat = torch.empty(0, dtype=dtype, device=tensor.device)
+    offset = tensor.storage_offset() * tensor.element_size() // flat.element_size()
+    return flat.set_(tensor.untyped_storage(), offset, shape, strides)
+'''
+
+_BUILD = '''
+def build(source):
+    """Compiles the C++ above into a shared library in a temporary folder."""
+    folder = tempfile.mkdtemp(prefix="fuselab-")
+    path = os.path.join(folder, "kernels.cpp")
+    with open(path, "w") as file:
+        file.write(source)
+    library = os.path.join(folder, "kernels.so")
+    subprocess.run(["g++", {flags}, path, "-o", library, {libraries}], check=True)
+    return library
+
+
+def cpp_kernel(name, arguments):
+    """A function that passes the addresses of tensors to a function of the library."""
+    function = getattr(library, name)
+    function.argtypes, function.restype = [ctypes.c_void_p] * arguments, None
+    return lambda *tensors: function(*[tensor.data_ptr() for tensor in tensors])
+
+
+library = ctypes.CDLL(globals().get("fuselab_library") or build(SOURCE))
+'''
+
+_EXAMPLE = '''
+def example(shape, strides, dtype, device):
+    """A random tensor of this layout."""
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)) if 0 not in shape else 0
+    if dtype.is_floating_point or dtype.is_complex:
+        values = torch.randn(extent, dtype=torch.complex64 if dtype.is_complex else torch.float32, device=device)
+    else:
+        values = torch.randint(0, 2, (extent,), device=device)
+    return torch.as_strided(values.to(dtype), shape, strides)
+
+
+'''
+
+
+def wrapper_source(
+    program: Program,
+    kernels: Sequence[KernelSource],
+    unit: CppUnit | None,
+    target: Target,
+    constants: Mapping[str, Tensor] | None = None,
+) -> WrapperSource:
+    """The whole module. ``constants`` are the tensors that the graph holds: small ones are printed, large ones only described."""
+    return _Wrapper(program, kernels, unit, target, constants or {}).module()
+
+
+def call_source(program: Program, kernels: Sequence[KernelSource], target: Target) -> str:
+    """Only ``call``, with each step going through ``record(name, function, arguments, keywords)``, and no memory reused."""
+    wrapper = _Wrapper(program, kernels, None, target, {}, recording=True)
+    wrapper.call()
+    return wrapper.writer.finish().text
+
+
+class _Wrapper:
+    def __init__(
+        self,
+        program: Program,
+        kernels: Sequence[KernelSource],
+        unit: CppUnit | None,
+        target: Target,
+        constants: Mapping[str, Tensor],
+        recording: bool = False,
+    ) -> None:
+        self.program, self.unit, self.target, self.constants, self.recording = program, unit, target, constants, recording
+        self.kernels = {kernel.name: kernel for kernel in kernels}
+        self.graph = program.graph
+        self.names = _names(self.graph.buffers, self.kernels)
+        self.writer = Writer()
+
+    # The module
+
+    def module(self) -> WrapperSource:
+        triton = [kernel for kernel in self.kernels.values() if kernel.language == "triton"]
+        self._imports(bool(triton))
+        if self.unit:
+            self._cpp(self.unit)
+        for helper in dict.fromkeys(helper for kernel in triton for helper in kernel.helpers):
+            self.line(f"\n\n{HELPERS[helper]}")
+        for kernel in triton:
+            self.line("\n")
+            self.writer.append(_definition(kernel))
+        self._constants()
+        self.line("\n")
+        self.call()
+        self._main()
+        done = self.writer.finish()
+        return WrapperSource(done.text, done.marks)
+
+    def line(self, text: str = "", *origins: int) -> None:
+        self.writer.line(text, *origins)
+
+    def _imports(self, triton: bool) -> None:
+        self.line(f'"""Generated by Fuselab for {self.target.name}. call(inputs) runs the program."""\n')
+        for module in ("ctypes", "os", "subprocess", "tempfile") if self.unit else ("os",) if self.target.is_gpu else ():
+            self.line(f"import {module}")
+        self.line("\nimport torch")
+        if triton:
+            self.line("import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice")
+        self.line("\naten = torch.ops.aten")
+        if self.target.is_gpu:
+            self.line('device = "cpu" if os.environ.get("TRITON_INTERPRET") == "1" else "cuda"')
+        self.line("\n" + _VIEWS.rstrip())
+
+    def _cpp(self, unit: CppUnit) -> None:
+        self.line("\n\nSOURCE = r'''")
+        self.writer.append(Marked(unit.text, unit.marks))
+        self.line("'''\n")
+        flags = ", ".join(f'"{flag}"' for flag in FLAGS)
+        self.line(_BUILD.format(flags=flags, libraries=", ".join(f'"{library}"' for library in LIBRARIES)).rstrip())
+        for kernel in self.kernels.values():
+            if kernel.language == "cpp":
+                self.line(f'{kernel.name} = cpp_kernel("{kernel.name}", {len(kernel.arguments)})', kernel.origin)
+
+    def _constants(self) -> None:
+        if not self.graph.constants:
+            return
+        self.line("\n# Tensors that the graph holds.\nconstants = {")
+        with self.writer.indent():
+            for name in self.graph.constants:
+                self.line(f"{name!r}: {self._constant(name)}")
+        self.line("}\nconstants.update(globals().get('fuselab_constants', {}))")
+
+    def _constant(self, name: str) -> str:
+        buffer, tensor = self.graph.buffers[name], self.constants.get(name)
+        where = f"dtype=torch.{buffer.dtype}, device={self._device(buffer)}"
+        if tensor is not None and tensor.numel() <= PRINTED_ELEMENTS and not tensor.is_complex():
+            values = re.sub(r"\b(inf|nan)\b", r"float('\1')", repr(tensor.detach().cpu().tolist()))
+            return f"view(torch.tensor({values}, {where}).contiguous(), {buffer.shape}, {buffer.strides}),"
+        return f"torch.empty_strided({buffer.shape}, {buffer.strides}, {where}),  # its values are not part of this text"
+
+    def _device(self, buffer: Buffer) -> str:
+        return "device" if self.target.is_gpu and buffer.device != "cpu" else '"cpu"'
+
+    def _main(self) -> None:
+        self.line("\n" + _EXAMPLE.strip("\n") + '\n\n\nif __name__ == "__main__":')
+        with self.writer.indent():
+            self.line("torch.manual_seed(0)\ninputs = [")
+            with self.writer.indent():
+                for name in self.graph.inputs:
+                    if name is None:
+                        self.line("None,")
+                    else:
+                        buffer = self.graph.buffers[name]
+                        layout = f"{buffer.shape}, {buffer.strides}, torch.{buffer.dtype}, {self._device(buffer)}"
+                        self.line(f"example({layout}),  # {name}")
+            self.line("]\nfor result in call(inputs):")
+            with self.writer.indent():
+                self.line(
+                    "print(f'{tuple(result.shape)} {result.dtype} sum {result.double().sum().item():.6g}' "
+                    "if isinstance(result, torch.Tensor) and not result.is_complex() else result)"
+                )
+
+    # The function
+
+    def call(self) -> None:
+        self.line("def call(inputs):")
+        with self.writer.indent():
+            taken = [self._name(name) if name else "_" for name in self.graph.inputs]
+            if taken:
+                self.line(f"{', '.join(taken)}{',' if len(taken) == 1 else ''} = inputs")
+            for name in self.graph.constants:
+                self.line(f"{self._name(name)} = constants[{name!r}]")
+            made = {name for step in self.program.steps if isinstance(step, Extern) for name in step.outputs}
+            for step, allocations, frees in zip(self.program.steps, self.program.allocations, self.program.frees, strict=True):
+                for allocation in allocations:
+                    if allocation.buffer not in made:
+                        self._allocate(allocation, step.origin)
+                if isinstance(step, Kernel):
+                    self._launch(step)
+                else:
+                    self._extern(step)
+                if frees:
+                    self.line(f"del {', '.join(self._name(name) for name in frees)}")
+            self.line(f"return [{', '.join(self._output(output) for output in self.graph.outputs)}]")
+
+    def _name(self, buffer: str) -> str:
+        return self.names[buffer]
+
+    def _output(self, output: Ref | int | float | bool | None) -> str:
+        return self._ref(output) if isinstance(output, Ref) else _literal(output)
+
+    def _ref(self, ref: Ref) -> str:
+        buffer = self.graph.buffers[ref.buffer]
+        name = self._name(ref.buffer)
+        if (ref.shape, ref.strides, ref.offset) == (buffer.shape, buffer.strides, 0):
+            return name
+        return f"view({name}, {ref.shape}, {ref.strides}{f', {ref.offset}' if ref.offset else ''})"
+
+    def _allocate(self, allocation: Allocation, origin: int) -> None:
+        buffer = self.graph.buffers[allocation.buffer]
+        name = self._name(buffer.name)
+        if allocation.reuses is None or self.recording:
+            where = f"dtype=torch.{buffer.dtype}, device={self._device(buffer)}"
+            self.line(f"{name} = torch.empty_strided({buffer.shape}, {buffer.strides}, {where})", origin)
+            return
+        old = self.graph.buffers[allocation.reuses]
+        before = self._name(old.name)
+        if (old.shape, old.strides, old.dtype) == (buffer.shape, buffer.strides, buffer.dtype):
+            self.line(f"{name} = {before}  # takes over its memory: {before} was read for the last time", origin)
+        else:
+            layout = f"{buffer.shape}, {buffer.strides}, torch.{buffer.dtype}"
+            self.line(f"{name} = reuse({before}, {layout})  # {before} was read for the last time", origin)
+
+    def _launch(self, kernel: Kernel) -> None:
+        source = self.kernels[kernel.name]
+        arguments = ", ".join(self._name(name) for name in source.arguments)
+        if source.empty:
+            self.line(f"# {kernel.name} has no iterations", kernel.origin)
+            return
+        function, keywords = kernel.name, ""
+        if source.language == "triton":
+            function = f"{kernel.name}[({source.grid},)]"
+            constants = "".join(f"{name}={value}, " for name, value in source.constants)
+            keywords = f"{constants}num_warps={source.warps}, num_stages={source.stages}, enable_fp_fusion=False"
+        if self.recording:
+            self.line(f"record({kernel.name!r}, {function}, [{arguments}], dict({keywords}))")
+        else:
+            self.line(f"{function}({arguments}{f', {keywords}' if keywords else ''})", kernel.origin)
+
+    def _extern(self, step: Extern) -> None:
+        arguments = [self._argument(argument) for argument in step.args]
+        keywords = [f"{name}={self._argument(value)}" for name, value in step.kwargs]
+        text = f"{step.call}({', '.join([*arguments, *keywords])})"
+        if self.recording:
+            text = f"record({step.name!r}, {step.call}, [{', '.join(arguments)}], dict({', '.join(keywords)}))"
+        if all(name is None for name in step.outputs):
+            self.line(text, step.origin)
+            return
+        if step.single:
+            name = next(name for name in step.outputs if name)
+            buffer = self.graph.buffers[name]
+            self.line(f"{self._name(name)} = laid_out({text}, {buffer.shape}, {buffer.strides})", step.origin)
+            return
+        results = [self._name(name) if name else "_" for name in step.outputs]
+        self.line(f"{', '.join(results)}{',' if len(results) == 1 else ''} = {text}", step.origin)
+        for name in step.outputs:
+            if name:
+                buffer = self.graph.buffers[name]
+                self.line(f"{self._name(name)} = laid_out({self._name(name)}, {buffer.shape}, {buffer.strides})", step.origin)
+
+    def _argument(self, argument: Argument) -> str:
+        match argument:
+            case Ref():
+                return self._ref(argument)
+            case Symbol():
+                name = self.names.get(argument.text, argument.text)
+                return _CUDA_DEVICE.sub("torch.device(device)", name) if self.target.is_gpu else name
+            case tuple():
+                return "[" + ", ".join(self._argument(item) for item in argument) + "]"
+            case _:
+                return _literal(argument)
+
+
+def _literal(value: object) -> str:
+    text = repr(value)
+    return f"float('{text}')" if text in ("inf", "-inf", "nan") else text
+
+
+def _names(buffers: Mapping[str, Buffer], kernels: Mapping[str, KernelSource]) -> dict[str, str]:
+    names: dict[str, str] = {}
+    used = {*_TAKEN, *kernels}
+    for buffer in buffers:
+        name = re.sub(r"\W", "_", buffer)
+        while name in used or keyword.iskeyword(name) or name[:1].isdigit():
+            name = f"t_{name}"
+        used.add(name)
+        names[buffer] = name
+    return names
+
+
+def _definition(kernel: KernelSource) -> Marked:
+    """A Triton kernel without the imports and helpers of its module."""
+    lines = kernel.text.split("\n")[kernel.definition :]
+    return Marked("\n".join(lines), kernel.marks[kernel.definition :])
