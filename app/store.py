@@ -65,6 +65,7 @@ class EventRow:
 
     seq: int
     kind: str
+    stage: str | None
     json: str
 
     def event(self) -> Event:
@@ -181,7 +182,9 @@ def progress(session: Session, run_id: str) -> tuple[int, bool]:
 
 def events_after(session: Session, run_id: str, seq: int = 0, limit: int = 200) -> list[EventRow]:
     """The run's events with a number above ``seq``, in order, at most ``limit``."""
-    wanted = select(StoredEvent.seq, StoredEvent.kind, StoredEvent.json).where(StoredEvent.run_id == run_id, StoredEvent.seq > seq)
+    wanted = select(StoredEvent.seq, StoredEvent.kind, StoredEvent.stage, StoredEvent.json).where(
+        StoredEvent.run_id == run_id, StoredEvent.seq > seq
+    )
     return [EventRow(*row) for row in session.execute(wanted.order_by(StoredEvent.seq).limit(limit))]
 
 

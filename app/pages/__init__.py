@@ -1,0 +1,1 @@
+"""What a browser or a program asks for: one router for each page."""

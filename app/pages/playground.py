@@ -1,0 +1,178 @@
+"""The playground and the permalink, and what htmx asks for: a submitted run, one stage's panel, the stream of tab states."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from anyio import to_thread
+from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from sqlalchemy.orm import Session
+from sse_starlette import EventSourceResponse, ServerSentEvent
+
+from app import store
+from app.pages.api import Found
+from app.pages.context import EXAMPLES, Announced, Configured, Sessions, base, fragment, live_workers, render
+from app.pages.submission import Rejected, accept
+from app.settings import Settings
+from app.stages import DEFAULT, STAGES, Shown, find_view, shown
+from app.store import RunRow, StageRow
+from compiler.trace import Problem, Scalar
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TabState:
+    """What a tab says of its stage: waiting, running, ok, error or skipped, and how long it took in all regions and parts."""
+
+    name: str
+    state: str
+    millis: float | None
+
+
+def tab_states(rows: list[StageRow], status: str) -> list[TabState]:
+    """The states of all tabs, in their order; of several regions the gravest shows. The stage after the last is running."""
+    by_name: dict[str, list[StageRow]] = {}
+    for row in rows:
+        by_name.setdefault(row.name, []).append(row)
+    last = max((index for index, view in enumerate(STAGES) if view.name in by_name), default=-1)
+    absent = {"queued": "waiting", "running": "waiting"}.get(status, "missing")
+    states = []
+    for index, view in enumerate(STAGES):
+        own = by_name.get(view.name, [])
+        if own:
+            kinds = {row.status for row in own}
+            state: str = next(kind for kind in ("error", "ok", "skipped") if kind in kinds)
+        else:
+            state = "running" if status == "running" and index == last + 1 else absent
+        states.append(TabState(view.name, state, sum(row.millis for row in own) if own else None))
+    return states
+
+
+def run_context(session: Session, settings: Settings, run: RunRow) -> dict[str, Any]:
+    """What the head of a run and its tabs show."""
+    outline = store.outline(session, run.id)
+    rows = store.stage_rows(session, run.id)
+    return {
+        "run": run,
+        "outline": outline,
+        "problem": outline.problem,
+        "tabs": tab_states(rows, run.status),
+        "workers": live_workers(session, settings),
+    }
+
+
+def waiting() -> list[TabState]:
+    return [TabState(view.name, "waiting", None) for view in STAGES]
+
+
+def panel_context(session: Session, run: RunRow, tab: str, region: int | None, part: str) -> dict[str, Any]:
+    """What one stage's panel shows."""
+    view = find_view(tab)
+    stages = store.stages(session, run.id, view.name)
+    regions = store.outline(session, run.id).regions
+    choice: Shown = shown(stages, regions, region, part)
+    return {"run": run, "view": view, "tab": view.name, "shown": choice, "regions": regions, "source_lines": run.source.count("\n") + 1}
+
+
+@router.get("/", response_class=HTMLResponse)
+def playground(request: Request, session: Sessions, settings: Configured, example: str = "") -> Response:
+    """The editor with an example, and empty tabs."""
+    chosen = next((item for item in EXAMPLES if item.name == example), EXAMPLES[0])
+    asked = {"source": chosen.source, "target": "cpu", "compiler": "fuselab", "options": {"policy": "greedy", "measure": True}}
+    context = base(session, settings) | {
+        "run": None,
+        "asked": asked,
+        "tabs": waiting(),
+        "tab": DEFAULT,
+        "problem": None,
+        "chosen": chosen.name,
+    }
+    return render(request, "playground.html", context)
+
+
+@router.get("/runs/{run_id}", response_class=HTMLResponse)
+def permalink(
+    request: Request,
+    run: Found,
+    session: Sessions,
+    settings: Configured,
+    tab: str = DEFAULT,
+    region: Annotated[int | None, Query(ge=0)] = None,
+    part: str = "",
+) -> Response:
+    """A run as it was stored, with the editor holding its source."""
+    asked = {"source": run.source, "target": run.target, "compiler": run.compiler, "options": run.options}
+    context = base(session, settings) | run_context(session, settings, run) | panel_context(session, run, tab, region, part)
+    return render(request, "playground.html", context | {"asked": asked, "chosen": ""})
+
+
+@router.post("/runs", response_class=HTMLResponse)
+def submit_form(
+    request: Request,
+    session: Sessions,
+    settings: Configured,
+    source: Annotated[str, Form()],
+    target: Annotated[str, Form()] = "cpu",
+    compiler: Annotated[str, Form()] = "fuselab",
+    policy: Annotated[str, Form()] = "greedy",
+    measure: Annotated[str, Form()] = "",
+    tab: Annotated[str, Form()] = DEFAULT,
+) -> Response:
+    """Submit from the page: the fragment of the run for htmx, or a redirect to it for a browser without scripts."""
+    options: dict[str, Scalar] = {"policy": policy, "measure": bool(measure)}
+    scripted = "HX-Request" in request.headers
+    try:
+        run = accept(session, settings, source, compiler, target, options)
+    except Rejected as rejected:
+        problem = Problem(kind="limit", message=rejected.message)
+        context = {
+            "run": None,
+            "tabs": waiting(),
+            "tab": find_view(tab).name,
+            "problem": problem,
+            "workers": live_workers(session, settings),
+        }
+        if not scripted:
+            raise HTTPException(rejected.status, rejected.message) from None
+        return render(request, "run.html", context, status_code=rejected.status)
+    if not scripted:
+        return RedirectResponse(f"/runs/{run.id}", 303)
+    context = run_context(session, settings, run) | panel_context(session, run, tab, None, "")
+    address = f"/runs/{run.id}" + (f"?tab={context['tab']}" if context["tab"] != DEFAULT else "")
+    return render(request, "run.html", context, headers={"HX-Push-Url": address})
+
+
+@router.get("/runs/{run_id}/panel", response_class=HTMLResponse)
+def panel(
+    request: Request, run: Found, session: Sessions, tab: str = DEFAULT, region: Annotated[int | None, Query(ge=0)] = None, part: str = ""
+) -> Response:
+    """One stage of a run."""
+    return render(request, "panel.html", panel_context(session, run, tab, region, part))
+
+
+@router.get("/runs/{run_id}/stream")
+async def stream(request: Request, run: Found, announcer: Announced, settings: Configured) -> EventSourceResponse:
+    """While a run goes on: its tabs' states as fragments, and a message for each stage that has come, to renew a shown panel."""
+    sessions = request.app.state.sessions
+
+    def states() -> str:
+        with sessions() as session:
+            current = store.find_run(session, run.id)
+            return fragment("states.html", run_context(session, settings, current or run))
+
+    async def messages() -> AsyncIterator[ServerSentEvent]:
+        async for rows in announcer.follow(run.id):
+            yield ServerSentEvent(data=await to_thread.run_sync(states), event="states")
+            for name in sorted({row.stage for row in rows if row.stage}):
+                yield ServerSentEvent(data=name, event="stage")
+            kinds = {row.kind for row in rows}
+            if kinds & {"begin", "region", "end"}:
+                yield ServerSentEvent(data="*", event="stage")
+            if "end" in kinds:
+                yield ServerSentEvent(data="", event="end")
+
+    return EventSourceResponse(messages(), ping=15)

@@ -1,0 +1,5 @@
+// htmx, where its extensions look for it.
+import htmx from "htmx.org";
+
+window.htmx = htmx;
+export default htmx;
