@@ -1,0 +1,113 @@
+"""Turns what the compiler does into events of the trace: hands out region numbers, times stages, and records the stage that failed."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from compiler.errors import CompileError
+from compiler.trace import (
+    MAX_TEXT,
+    Decision,
+    Drawing,
+    Event,
+    Kernel,
+    Origin,
+    Output,
+    Part,
+    Problem,
+    Region,
+    RegionFound,
+    Scalar,
+    Section,
+    Stage,
+    StageName,
+    Timing,
+)
+
+MAX_DETAIL = 20_000
+
+
+@dataclass(slots=True)
+class Draft:
+    """A stage while it is being filled in."""
+
+    sections: list[Section] = field(default_factory=list)
+    origins: Sequence[Origin] = ()
+    decisions: list[Decision] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
+    timings: list[Timing] = field(default_factory=list)
+    drawing: Drawing | None = None
+    facts: dict[str, Scalar] = field(default_factory=dict)
+    skipped: str = ""
+
+    def section(self, title: str, text: str, language: str = "text", marks: Sequence[Sequence[int]] = ()) -> None:
+        """One text; ``marks[i]`` lists the origins of its line ``i``. What exceeds the limit of the trace is cut off, and said."""
+        if len(text) > MAX_TEXT:
+            note = "\n... cut off: the text is too long to be shown\n"
+            text = text[: MAX_TEXT - len(note)] + note
+            marks = marks[: text.count("\n") + 1]
+        bounded = tuple(tuple(places[:200]) for places in marks)
+        self.sections.append(Section.model_validate({"title": title, "language": language, "text": text, "marks": bounded}))
+
+    def skip(self, reason: str) -> None:
+        """This stage does not exist here; the reason is a sentence for the visitor."""
+        self.skipped = reason
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the run's last event; ``failed`` the exception behind it."""
+
+    emit: Callable[[Event], None]
+    problem: Problem | None = None
+    failed: CompileError | None = None
+    regions: int = 0
+
+    def region(self, title: str, line: int = 0) -> int:
+        """Announces a new region and returns its number."""
+        number = self.regions
+        self.regions += 1
+        self.emit(RegionFound(region=Region(id=number, title=title[:400], line=line)))
+        return number
+
+    def note(self, text: str) -> None:
+        """Something about the whole run that the visitor should know."""
+        self.emit(Output(stream="note", text=text))
+
+    @contextmanager
+    def stage(self, region: int, name: StageName, part: Part = "") -> Iterator[Draft]:
+        """Times the block and emits the stage that it filled in.
+
+        An exception is recorded as a stage with status "error" and leaves as a CompileError.
+        """
+        draft = Draft()
+        start = time.perf_counter()
+        try:
+            yield draft
+        except CompileError as error:
+            self._failed(region, name, part, draft, start, error)
+            raise
+        except Exception as error:  # whatever broke, the visitor is told at which stage, and the cause stays chained
+            wrapped = CompileError(
+                name, f"{type(error).__name__}: {error}"[:3_000], hint="This is a fault of the compiler: please report it."
+            )
+            self._failed(region, name, part, draft, start, wrapped, "".join(traceback.format_exception(error)))
+            raise wrapped from error
+        self.emit(self._stage(region, name, part, draft, start, "skipped" if draft.skipped else "ok", draft.skipped))
+
+    def _failed(self, region: int, name: StageName, part: Part, draft: Draft, start: float, error: CompileError, detail: str = "") -> None:
+        self.emit(self._stage(region, name, part, draft, start, "error", str(error)[:4_000]))
+        if self.problem is None:
+            self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:]})
+            self.failed = error
+
+    def _stage(self, region: int, name: StageName, part: Part, draft: Draft, start: float, status: str, reason: str) -> Stage:
+        return Stage.model_validate({
+            "region": region, "name": name, "part": part, "status": status, "reason": reason, "millis": (time.perf_counter() - start) * 1e3,
+            "sections": tuple(draft.sections), "origins": tuple(draft.origins), "decisions": tuple(draft.decisions),
+            "kernels": tuple(draft.kernels), "timings": tuple(draft.timings), "drawing": draft.drawing, "facts": draft.facts,
+        })  # fmt: skip
