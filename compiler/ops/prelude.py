@@ -100,22 +100,7 @@ inline float randn(int64_t seed, int64_t offset) {
 }  // namespace fuselab
 """
 
-_BEFORE = """\
-@triton.jit
-def fuselab_arg{which}(a, i, b, j):
-    a_nan = a != a
-    b_nan = b != b
-    first = (a {sign} b) | (a_nan & (b == b)) | (((a == b) | (a_nan & b_nan)) & (i < j))
-    return tl.where(first, a, b), tl.where(first, i, j)
-"""
 _TRITON: dict[str, str] = {
-    "fuselab_multiply": "@triton.jit\ndef fuselab_multiply(a, b):\n    return a * b\n",
-    "fuselab_maximum": "@triton.jit\ndef fuselab_maximum(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n",
-    "fuselab_minimum": "@triton.jit\ndef fuselab_minimum(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n",
-    "fuselab_or": "@triton.jit\ndef fuselab_or(a, b):\n    return a | b\n",
-    "fuselab_and": "@triton.jit\ndef fuselab_and(a, b):\n    return a & b\n",
-    "fuselab_argmax": _BEFORE.format(which="max", sign=">"),
-    "fuselab_argmin": _BEFORE.format(which="min", sign="<"),
     "fuselab_within": """\
 @triton.jit
 def fuselab_within(x, low, high):

@@ -81,24 +81,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReductionRow:
-    """A reduction: what it starts from, and how two partial results {0} and {1} combine; bool results come from any and all.
-
-    ``identity`` gives the start for a dtype as a number (infinities for floats). ``triton`` combines blocks elementwise and ``triton_reduce`` reduces
-    {0} along the axis {1}; argmax and argmin have an index beside each value and are printed by the generators from ``better``: whether the
-    value {0} at {1} goes before the value {2} at {3}.
+    """A reduction: the number that changes nothing for each dtype, its value along one axis, the kinds of values that it takes, and the dtype
+    of its result (empty: that of the values).
     """
 
     op: str
     identity: Callable[[str], Number]
-    triton: str
-    triton_reduce: str
-    cpp: Template
     reference: Callable[[Tensor, int], Tensor]
-    better: str = ""
-
-    def print_cpp(self, arguments: Sequence[str], dtype: str) -> str:
-        template = self.cpp if isinstance(self.cpp, str) else self.cpp[kind_of(dtype)]
-        return template.format(*arguments, t=CPP_TYPES[dtype])
+    kinds: tuple[Kind, ...]
+    result: str = ""
 
 
 def unary(

@@ -1,0 +1,315 @@
+"""The reference interpreter: runs nests, kernels and programs on CPU tensors, one line at a time over the whole iteration space at once.
+
+Obviously right rather than fast: it is what passes and generators are held against. Torch tensors are the arrays, since NumPy has no
+bfloat16. A value is a tensor with one axis per loop (of size one where it does not depend on that loop).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from compiler.errors import CompileError
+from compiler.ir import (
+    Apply,
+    Argument,
+    Buffer,
+    Constant,
+    Extern,
+    Graph,
+    Kernel,
+    Line,
+    Load,
+    Nest,
+    Number,
+    Position,
+    Reduce,
+    Ref,
+    Store,
+    Symbol,
+)
+from compiler.ops import OPS, REDUCTIONS
+
+Memory = dict[str, Tensor]  # flat storage of each buffer
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)
+    return dtype
+
+
+def flat(tensor: Tensor, buffer: Buffer) -> Tensor:
+    """The tensor's elements in the buffer's flat layout."""
+    memory = torch.zeros(buffer.extent, dtype=torch_dtype(buffer.dtype))
+    memory.as_strided(buffer.shape, buffer.strides).copy_(tensor)
+    return memory
+
+
+def view(memory: Memory, ref: Ref) -> Tensor:
+    return memory[ref.buffer].as_strided(ref.shape, ref.strides, ref.offset)
+
+
+@dataclass(slots=True)
+class Access:
+    """Which point of the iteration space touched each element of a buffer last, and in which phase (-1: none, SHARED: points of several rows)."""
+
+    point: Tensor
+    phase: Tensor
+
+
+@dataclass(slots=True)
+class Space:
+    """One run over an iteration space: values of the lines so far, and for kernels what each iteration wrote and read."""
+
+    loops: tuple[int, ...]
+    reduction: tuple[int, ...]
+    memory: Memory
+    watched: frozenset[str] = frozenset()
+    values: list[Tensor] = field(default_factory=list)
+    written: dict[int, Access] = field(default_factory=dict)
+    read: dict[int, Access] = field(default_factory=dict)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return (*self.loops, *self.reduction)
+
+    def full(self, value: Number, dtype: str) -> Tensor:
+        """A number with one axis per loop; it wraps like ``Tensor.to`` where the dtype cannot hold it."""
+        return torch.tensor(value).to(torch_dtype(dtype)).reshape((1,) * len(self.sizes))
+
+    def affine(self, offset: int, strides: Sequence[int]) -> Tensor:
+        """``offset + sum(strides * loops)``."""
+        result = self.full(offset, "int64")
+        for axis, (size, stride) in enumerate(zip(self.sizes, strides, strict=True)):
+            if stride:
+                along = torch.arange(size).reshape([size if k == axis else 1 for k in range(len(self.sizes))])
+                result = result + stride * along
+        return result
+
+    def run(self, line: Line, phase: int = 0) -> None:
+        match line:
+            case Load():
+                self.values.append(self.load(line, phase))
+            case Constant():
+                self.values.append(self.full(line.value, line.dtype))
+            case Position():
+                self.values.append(self.affine(line.offset, line.strides))
+            case Apply():
+                self.values.append(self.apply(line))
+            case Reduce():
+                self.values.append(self.reduce(line))
+            case Store():
+                self.store(line, phase)
+                self.values.append(torch.empty(0))  # a store has a position in the body, but no value
+
+    def apply(self, line: Apply) -> Tensor:
+        arguments = [self.values[arg] for arg in line.args]
+        if line.op == "cast":
+            return arguments[0].to(torch_dtype(line.dtype))
+        result = OPS[line.op].reference(*torch.broadcast_tensors(*arguments))
+        if result.dtype != torch_dtype(line.dtype):
+            raise CompileError("loops", f"{line.op} gave {result.dtype} where the line says {line.dtype}")
+        return result
+
+    def reduce(self, line: Reduce) -> Tensor:
+        outer = len(self.loops)
+        row = REDUCTIONS[line.op]
+        value = self.values[line.arg].expand(self.sizes).reshape(*self.loops, prod_of(self.reduction))
+        if value.shape[-1] == 0:
+            result = torch.full(self.loops, row.identity(line.dtype)).to(torch_dtype(line.dtype))
+        else:
+            result = row.reference(value, outer).to(torch_dtype(line.dtype))
+        return result.reshape(*self.loops, *(1 for _ in self.reduction))
+
+    def load(self, line: Load, phase: int) -> Tensor:
+        address = self.affine(line.offset, line.strides)
+        for value, stride in line.indirect:
+            address = address + stride * self.values[value]
+        memory = self.memory[line.buffer]
+        if line.mask is None:
+            check_inside(address, line.buffer, memory)
+            self.note_read(line.buffer, address, None, phase)
+            return memory[address]
+        mask, address = torch.broadcast_tensors(self.values[line.mask], address)
+        result = torch.full(mask.shape, line.other).to(memory.dtype)
+        check_inside(address[mask], line.buffer, memory)
+        self.note_read(line.buffer, address, mask, phase)
+        result[mask] = memory[address[mask]]
+        return result
+
+    def store(self, line: Store, phase: int) -> None:
+        reduced = bool(self.reduction) and any(line.strides[len(self.loops) :])
+        sizes = self.sizes if reduced else (*self.loops, *(1 for _ in self.reduction))
+        address, value = self.affine(line.offset, line.strides).expand(sizes), self.values[line.value]
+        memory = self.memory[line.buffer]
+        check_inside(address, line.buffer, memory)
+        value = value.expand(sizes)
+        if value.dtype != memory.dtype:
+            raise CompileError("loops", f"{value.dtype} stored to {line.buffer}, which holds {memory.dtype}")
+        self.note_write(line.buffer, address, phase)
+        memory[address] = value
+
+    # -- races between iterations of a fused kernel
+
+    def points(self, sizes: Sequence[int]) -> Tensor:
+        """The number of each iteration; those of one row (a point of the parallel loops) are equal when divided by the reduction's size."""
+        strides = [max(prod_of(self.sizes[axis + 1 :]), 1) for axis in range(len(self.sizes))]
+        points = self.affine(0, strides).expand(self.sizes)
+        return points if tuple(sizes) == self.sizes else points[(..., *(slice(0, 1) for _ in self.reduction))]
+
+    def foreign(self, access: Access, address: Tensor, points: Tensor, phase: int) -> Tensor:
+        """Whether each address was touched by another row, or in this phase by another iteration at all."""
+        who, when = access.point[address], access.phase[address]
+        rows = max(prod_of(self.reduction), 1)
+        return (who >= 0) & ((who // rows != points // rows) | ((when == phase) & (who != points)))
+
+    def note_read(self, buffer: str, address: Tensor, mask: Tensor | None, phase: int) -> None:
+        if self.memory[buffer].data_ptr() not in {self.memory[name].data_ptr() for name in self.watched}:
+            return
+        points, address = self.points(self.sizes), address.expand(self.sizes)
+        if mask is not None:
+            chosen = mask.expand(self.sizes)
+            points, address = points[chosen], address[chosen]
+        if bool(self.foreign(self.access(self.written, buffer), address, points, phase).any()):
+            raise CompileError("fusion", f"an iteration reads an element of {buffer} that another one has written")
+        read = self.access(self.read, buffer)
+        shared = self.foreign(read, address, points, -1)
+        read.point[address] = points
+        read.phase[address] = phase
+        read.point[address[shared | self.foreign(read, address, points, -1)]] = SHARED
+
+    def note_write(self, buffer: str, address: Tensor, phase: int) -> None:
+        if buffer not in self.watched:
+            return
+        points = self.points(address.shape)
+        written = self.access(self.written, buffer)
+        for touched, verb in ((self.access(self.read, buffer), "read"), (written, "written")):
+            if bool(self.foreign(touched, address, points, phase).any()):
+                raise CompileError("fusion", f"an iteration writes an element of {buffer} that another one has {verb}")
+        written.point[address] = points
+        written.phase[address] = phase
+        if bool(self.foreign(written, address, points, phase).any()):
+            raise CompileError("fusion", f"two iterations write the same element of {buffer}")
+
+    def access(self, table: dict[int, Access], buffer: str) -> Access:
+        """Buffers that share memory share their record."""
+        memory = self.memory[buffer]
+        return table.setdefault(memory.data_ptr(), Access(torch.full(memory.shape, -1), torch.full(memory.shape, -1)))
+
+
+SHARED = 1 << 62
+
+
+def prod_of(sizes: Sequence[int]) -> int:
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def check_inside(address: Tensor, buffer: str, memory: Tensor) -> None:
+    if address.numel() and not (int(address.min()) >= 0 and int(address.max()) < memory.numel()):
+        raise CompileError("loops", f"addresses {int(address.min())} to {int(address.max())} in {buffer} of {memory.numel()} elements")
+
+
+def interpret_nest(nest: Nest, memory: Memory) -> None:
+    """Run one nest; it changes the storage of the buffer that it stores to."""
+    space = Space(nest.loops, nest.reduction, memory)
+    for line in nest.body:
+        space.run(line)
+
+
+def interpret_kernel(kernel: Kernel, memory: Memory) -> None:
+    """Run a fused kernel phase by phase.
+
+    Raises CompileError where an iteration touches an element that another one writes: what comes out would depend on their order.
+    """
+    space = Space(kernel.loops, kernel.reduction, memory, frozenset(kernel.writes))
+    for number, phase in enumerate(kernel.phases):
+        for position in range(phase.start, phase.stop):
+            space.run(kernel.body[position], number)
+
+
+def resolve(path: str) -> object:
+    """What a dotted name such as ``torch.ops.aten.mm.default`` stands for."""
+    found: object = torch
+    for part in path.split(".")[1:]:
+        found = getattr(found, part)
+    return found
+
+
+def interpret_extern(step: Extern, memory: Memory, buffers: Mapping[str, Buffer], constants: Mapping[str, object]) -> None:
+    """Call PyTorch on strided views of the storage and copy the results into the layout that the graph declares."""
+
+    def value(argument: Argument) -> object:
+        match argument:
+            case Ref():
+                return view(memory, argument)
+            case Symbol() if argument.text in constants:
+                return constants[argument.text]
+            case Symbol():
+                return eval(argument.text, {"torch": torch})  # written by lowering: a dtype, device, layout, slice or complex number
+            case tuple():
+                return [value(item) for item in argument]
+            case _:
+                return argument
+
+    function = resolve(step.call)
+    assert callable(function)
+    results = function(*(value(item) for item in step.args), **{name: value(item) for name, item in step.kwargs})
+    for name, result in zip(step.outputs, [results] if step.single else results or (), strict=True):
+        if name is not None:
+            memory[name] = flat(result, buffers[name])
+
+
+Results = list[Tensor | Number | None]
+Inputs = Sequence[Tensor | Number | None]
+
+
+def filled(graph: Graph, inputs: Inputs, constants: Mapping[str, object]) -> Memory:
+    """Storage of the inputs and constants, each a copy."""
+    given = dict(zip(graph.inputs, inputs, strict=True)) | {name: constants[name] for name in graph.constants}
+    return {name: flat(tensor, graph.buffers[name]) for name, tensor in given.items() if name is not None and isinstance(tensor, Tensor)}
+
+
+def unwritten(buffer: Buffer) -> Tensor:
+    """New memory, full of what no program should read."""
+    dtype = torch_dtype(buffer.dtype)
+    return torch.full((buffer.extent,), float("nan") if dtype.is_floating_point or dtype.is_complex else 77).to(dtype)
+
+
+def interpret(graph: Graph, inputs: Inputs, constants: Mapping[str, object] | None = None) -> Results:
+    """The results of the graph on these inputs, which stay as they are."""
+    held = constants or {}
+    memory = {name: unwritten(buffer) for name, buffer in graph.buffers.items()} | filled(graph, inputs, held)
+    for step in graph.steps:
+        if isinstance(step, Nest):
+            interpret_nest(step, memory)
+        else:
+            interpret_extern(step, memory, graph.buffers, held)
+    return results(graph, memory)
+
+
+def interpret_program(program: Program, inputs: Inputs, constants: Mapping[str, object] | None = None) -> Results:
+    """The results of the scheduled graph, with memory allocated, reused and dropped as it says: whoever reads dropped memory fails."""
+    graph, held = program.graph, constants or {}
+    memory = filled(graph, inputs, held)
+    for step, allocations, frees in zip(program.steps, program.allocations, program.frees, strict=True):
+        for allocation in allocations:
+            old = memory.get(allocation.reuses) if allocation.reuses else None
+            memory[allocation.buffer] = unwritten(graph.buffers[allocation.buffer]) if old is None else old
+        if isinstance(step, Kernel):
+            interpret_kernel(step, memory)
+        else:
+            interpret_extern(step, memory, graph.buffers, held)
+        for name in frees:
+            del memory[name]
+    return results(graph, memory)
+
+
+def results(graph: Graph, memory: Memory) -> Results:
+    return [view(memory, output).clone() if isinstance(output, Ref) else output for output in graph.outputs]
