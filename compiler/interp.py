@@ -26,6 +26,7 @@ from compiler.ir import (
     Nest,
     Number,
     Position,
+    Program,
     Reduce,
     Ref,
     Store,
@@ -55,7 +56,7 @@ def view(memory: Memory, ref: Ref) -> Tensor:
 
 @dataclass(slots=True)
 class Access:
-    """Which point of the iteration space touched each element of a buffer last, and in which phase (-1: none, SHARED: points of several rows)."""
+    """Which point of the iteration space touched each element of a buffer last, and in which phase (-1: none; SHARED: several rows)."""
 
     point: Tensor
     phase: Tensor
