@@ -13,7 +13,7 @@ from compiler.codegen.cpp_reductions import Fold, fold_of
 from compiler.codegen.scratch import Plan, plan_kernel
 from compiler.codegen.sources import CppUnit, KernelSource
 from compiler.codegen.space import merge_loops, sum_text
-from compiler.codegen.templates import HALVES, bare, dtype_class, template
+from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Marked, Writer
 from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
 from compiler.trace import Origin
@@ -89,10 +89,10 @@ def cpp_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[
     )
 
 
-def cpp_unit(kernels: Sequence[KernelSource], ops_prelude: str = "") -> CppUnit:
+def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
     """The kernels behind one prelude."""
     writer = Writer()
-    writer.line(prelude(ops_prelude).rstrip())
+    writer.line(prelude().rstrip())
     starts: list[tuple[str, int]] = []
     for kernel in kernels:
         writer.line()
@@ -137,7 +137,9 @@ class _CppKernel:
 
     def _parameter(self, name: str) -> str:
         const = "" if name in self.kernel.writes else "const "
-        return f"{const}{STORED[self.buffers[name].dtype]}* __restrict__ {self.parameters[name]}"
+        # A pointwise kernel may write over what it reads; a reduction never does.
+        restrict = "__restrict__ " if self.kernel.reduction else ""
+        return f"{const}{STORED[self.buffers[name].dtype]}* {restrict}{self.parameters[name]}"
 
     # Loops
 
@@ -427,8 +429,8 @@ class _CppKernel:
                 return self._cast(line)
             case Apply():
                 dtype = self._dtype(line.args[-1]) if line.args else line.dtype
-                text = template(line, dtype, "cpp").format(*(self._value(argument) for argument in line.args), type=C_TYPES[line.dtype])
-                return f"round_{line.dtype}({text})" if line.dtype in HALVES else bare(text)
+                text = bare(expression(line, dtype, [self._value(argument) for argument in line.args], "cpp"))
+                return f"round_{line.dtype}({text})" if line.dtype in HALVES else text
         raise AssertionError(f"no expression: {line}")
 
     def _cast(self, line: Apply) -> str:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-fopenmp", "-shared", "-fPIC", "-g1")
+from compiler.ops import cpp_prelude
+
+FLAGS = (
+    "-std=c++17",
+    "-O3",
+    "-march=native",
+    "-fno-math-errno",
+    "-fno-trapping-math",
+    "-ffp-contract=off",
+    "-fwrapv",
+    "-fopenmp",
+    "-shared",
+    "-fPIC",
+    "-g1",
+)
 LIBRARIES = ("-lmvec", "-lm")
 
 # Functions of glibc's libmvec since 2.35; the headers offer them only under -ffast-math, so they are declared here.
@@ -21,10 +35,7 @@ def _declarations() -> str:
     return "\n".join(lines)
 
 
-HEAD = f"""#include <cstdint>
-
-#ifdef __GLIBC__
-#endif
+VECTORS = f"""
 #define FUSELAB_VECTOR __attribute__((simd("notinbranch"), const))
 extern "C" {{
 {_declarations()}
@@ -65,6 +76,6 @@ template <typename T> static inline T smaller(T value, T best) { return value < 
 """
 
 
-def prelude(ops: str = "") -> str:
-    """All of it; ``ops`` is what the table of ops adds."""
-    return HEAD.replace("\n#ifdef __GLIBC__\n#endif", "") + CONVERSIONS + (f"\n{ops.strip()}\n" if ops.strip() else "")
+def prelude() -> str:
+    """All of it, with what the table of ops calls."""
+    return f"{cpp_prelude().strip()}\n{VECTORS}{CONVERSIONS}"

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compiler.codegen.reductions import INTEGERS
 from compiler.ir import Reduce
 
 Write = Callable[..., None]
+INTEGERS = {
+    "int64": (-(2**63), 2**63 - 1),
+    "int32": (-(2**31), 2**31 - 1),
+    "int16": (-(2**15), 2**15 - 1),
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+}
 _KINDS = {"float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "bool": "int32_t"}
 
 
@@ -53,9 +59,9 @@ class Fold:
             case "prod":
                 return f"{acc} *= {value};"
             case "any":
-                return f"{acc} |= (int32_t){value};"
+                return f"{acc} |= {self.truth(value)};"
             case "all":
-                return f"{acc} &= (int32_t){value};"
+                return f"{acc} &= {self.truth(value)};"
             case "max" | "min":
                 function = "larger" if self.op == "max" else "smaller"
                 return f"{acc} = {function}<{self.kind}>({value}, {acc});"
@@ -63,6 +69,10 @@ class Fold:
                 sign = ">" if self.op == "argmax" else "<"
                 better = f"({value} {sign} {acc} || ({value} != {value} && {acc} == {acc}))"
                 return f"{name}_at{lane} = {better} ? {at} : {name}_at{lane}; {acc} = {better} ? {value} : {acc};"
+
+    @staticmethod
+    def truth(value: str) -> str:
+        return f"(int32_t)({value} != 0)"
 
     def result(self, name: str, lane: str = "") -> str:
         if self.indexed:

@@ -29,7 +29,6 @@ class KernelSource:
     warps: int = 4
     stages: int = 1
     definition: int = 0
-    helpers: tuple[str, ...] = ()
     threads: int = 1
 
     @property

@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 
-from compiler.ir import Apply, Constant, Kernel, Line, Load, Reduce, Store, Value
-
-try:
-    from compiler.ops import ELEMENTWISE
-except ImportError:  # the table is on its way
-    ELEMENTWISE = {}
+from compiler.ir import Apply, Kernel, Line, Load, Reduce, Store, Value
+from compiler.ops import OPS, kind_of
 
 Language = Literal["triton", "cpp"]
-FLOATS = frozenset({"float64", "float32", "float16", "bfloat16"})
 HALVES = frozenset({"float16", "bfloat16"})
 
 
 def dtype_class(dtype: str) -> str:
-    return "float" if dtype in FLOATS else "bool" if dtype == "bool" else "int"
+    return kind_of(dtype)
 
 
-_STAND_IN = {
-    "add": "({0} + {1})", "sub": "({0} - {1})", "mul": "({0} * {1})", "truediv": "({0} / {1})", "neg": "(-{0})",
-    "lt": "({0} < {1})", "gt": "({0} > {1})", "ge": "({0} >= {1})", "eq": "({0} == {1})", "logical_and": "({0} & {1})",
-}  # fmt: skip
-_STAND_IN_TRITON = {"exp": "tl.exp({0})", "where": "tl.where({0}, {1}, {2})", "relu": "tl.maximum({0}, 0.0)", "tanh": "libdevice.tanh({0})"}
-_STAND_IN_CPP = {"exp": "expf({0})", "where": "({0} ? {1} : {2})", "relu": "({0} > 0 ? {0} : 0.0f)", "tanh": "tanhf({0})"}
+def _computed_as(dtype: str, language: Language) -> str:
+    """C++ holds the values of 16-bit floats as rounded floats."""
+    return "float32" if language == "cpp" and dtype in HALVES else dtype
 
 
-def template(line: Apply, argument: str, language: Language) -> str:
-    """The format string of an op for arguments of dtype ``argument`` (that of the op's last argument)."""
-    row = ELEMENTWISE.get(line.op)
-    if row is None:
-        return (_STAND_IN | (_STAND_IN_TRITON if language == "triton" else _STAND_IN_CPP))[line.op]
+def template_text(line: Apply, operand: str, language: Language) -> str:
+    """The format string of an op whose last operand has dtype ``operand``."""
+    row = OPS[line.op]
+    dtype = _computed_as(operand, language)
     found = row.triton if language == "triton" else row.cpp
-    return found[dtype_class(argument)] if isinstance(found, Mapping) else found
+    return found if isinstance(found, str) else found[dtype] if dtype in found else found[kind_of(dtype)]
+
+
+def expression(line: Apply, operand: str, arguments: Sequence[str], language: Language) -> str:
+    """The op on these operands, which are names or literals."""
+    return OPS[line.op].print(language, arguments, _computed_as(operand, language))
 
 
 def operands(line: Line) -> tuple[Value, ...]:

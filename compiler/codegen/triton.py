@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, isnan
 
-from compiler.codegen.reductions import ACCUMULATORS, HELPERS
+from compiler.codegen.reductions import END, HELPER_NAMES, STEP, reduction_helpers
 from compiler.codegen.sources import KernelSource
 from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text
-from compiler.codegen.templates import HALVES, bare, dtype_class, readers, template
+from compiler.codegen.templates import HALVES, bare, dtype_class, expression, readers, template_text
 from compiler.codegen.writer import Writer
 from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
+from compiler.ops import REDUCTIONS, TRITON_TYPES, triton_prelude
 from compiler.target import Target
 from compiler.trace import Origin
 
 HEADER = ("import triton", "import triton.language as tl", "from triton.language.extra import libdevice")
-TYPES = {"bool": "tl.int1"}
 _WIDE = 2**31
 _RESERVED = re.compile(r"x|r|tl|triton|libdevice|BLOCK|ROW|lane|start|x_mask|r_mask|mask|([irv]|best|at|acc)\d.*")
-_SIMPLE_OP = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
-
-
-def triton_type(dtype: str) -> str:
-    return TYPES.get(dtype, f"tl.{dtype}")
+# Where a bare Python number becomes a tensor of the other operand's dtype; the second pattern only goes for float32, the dtype of a bare float.
+_INFIX = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
+_CALL = re.compile(r"tl\.(div_rn|maximum|minimum|fma)\(\{0\}, \{1\}(, \{2\}|, propagate_nan=tl\.PropagateNan\.ALL)?\)")
 
 
 def triton_number(value: Number, dtype: str) -> str:
@@ -42,12 +39,22 @@ def triton_number(value: Number, dtype: str) -> str:
     return 'float("nan")' if isnan(number) else f'float("{"-" if number < 0 else ""}inf")'
 
 
+def _type(dtype: str) -> str:
+    return TRITON_TYPES[dtype]
+
+
+def triton_helpers(code: str) -> list[str]:
+    """The functions that kernels call beside Triton's own."""
+    called = triton_prelude(code).strip()
+    return [*(text.strip() for text in reduction_helpers(code)), *([called] if called else [])]
+
+
 def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
     """What the kernel calls its buffers: their own names where Python and the rest of the kernel allow it."""
     names: list[str] = []
     for argument in arguments:
         name = re.sub(r"\W", "_", argument)
-        while _RESERVED.fullmatch(name) or keyword.iskeyword(name) or name[:1].isdigit() or name in names:
+        while _RESERVED.fullmatch(name) or name in HELPER_NAMES or keyword.iskeyword(name) or name[:1].isdigit() or name in names:
             name = f"ptr_{name}"
         names.append(name)
     return tuple(names)
@@ -81,7 +88,6 @@ class _TritonKernel:
         self.readers = readers(kernel)
         self.text: dict[int, str] = {}
         self.shapes: dict[int, _Shape] = {}
-        self.helpers: dict[str, None] = {}
         self.defined: set[str] = set()
         self.said = ""
         tiling = kernel.tiling
@@ -108,8 +114,8 @@ class _TritonKernel:
         head = Writer()
         for line in HEADER:
             head.line(line)
-        for helper in self.helpers:
-            head.line(f"\n\n{HELPERS[helper]}")
+        for helper in triton_helpers(body.text):
+            head.line(f"\n\n{helper}")
         head.line("\n")
         definition = head.position
         constants = self._constants()
@@ -132,7 +138,6 @@ class _TritonKernel:
             warps=kernel.tiling.warps,
             stages=kernel.tiling.stages,
             definition=definition,
-            helpers=tuple(self.helpers),
             threads=kernel.tiling.warps * self.target.warp,
         )
 
@@ -275,7 +280,7 @@ class _TritonKernel:
         if all(self._takes_literal(position, self.kernel.body[reader]) for reader in self.readers[position]):
             self.text[position] = f"({literal})" if literal.startswith("-") else literal
         else:
-            self._assign(position, f"tl.full((), {literal}, {triton_type(line.dtype)})", _Shape(), line)
+            self._assign(position, f"tl.full((), {literal}, {_type(line.dtype)})", _Shape(), line)
 
     def _takes_literal(self, position: int, reader: Line) -> bool:
         """Whether Triton gives a bare literal the right dtype there: the other operand is a tensor, or a store, which converts."""
@@ -284,7 +289,8 @@ class _TritonKernel:
         if not isinstance(reader, Apply) or reader.op == "cast" or self._dtype(position) in HALVES:
             return False
         others = [argument for argument in reader.args if not isinstance(self.kernel.body[argument], Constant)]
-        if not _SIMPLE_OP.fullmatch(self._template(reader)):
+        text = template_text(reader, self._operand_dtype(reader), "triton")
+        if not _INFIX.fullmatch(text) and not (self._dtype(position) == "float32" and _CALL.fullmatch(text)):
             return False
         return any(self._dtype(argument) == self._dtype(position) for argument in others)
 
@@ -293,16 +299,16 @@ class _TritonKernel:
         assert not isinstance(line, Store), "a store has no value"
         return line.dtype
 
-    def _template(self, line: Apply) -> str:
-        return template(line, self._dtype(line.args[-1]) if line.args else line.dtype, "triton")
+    def _operand_dtype(self, line: Apply) -> str:
+        return self._dtype(line.args[-1]) if line.args else line.dtype
 
     def _apply(self, line: Apply) -> str:
         arguments = [self.text[argument] for argument in line.args]
         if line.op == "cast":
             if line.dtype == "bool":
                 return f"{arguments[0]} != 0"
-            return f"{arguments[0]}.to({triton_type(line.dtype)})"
-        return bare(self._template(line).format(*arguments, type=triton_type(line.dtype)))
+            return f"{arguments[0]}.to({_type(line.dtype)})"
+        return bare(expression(line, self._operand_dtype(line), arguments, "triton"))
 
     # Reductions
 
@@ -310,90 +316,86 @@ class _TritonKernel:
     def _tile(self) -> str:
         return "[ROW]" if self.flat else "[BLOCK, ROW]"
 
-    def _reduced(self, position: int, text: str, line: Reduce, shape: _Shape) -> None:
-        if line.dtype == "bool":
-            text = f"({text}) != 0"
-        elif line.dtype in HALVES or (dtype_class(line.dtype) == "int" and line.dtype not in ("int64", "int32")):
-            text = f"{text}.to({triton_type(line.dtype)})"
-        self._assign(position, text, shape, line)
-
-    def _axis(self) -> str:
-        return "0" if self.flat else "1, keep_dims=True"
-
-    def _kind(self, line: Reduce) -> tuple[str, str]:
-        """The dtype in which a reduction accumulates, and the literal that changes nothing."""
+    def _kind(self, line: Reduce) -> tuple[str, str, str]:
+        """The op, the dtype in which it accumulates, and the literal that changes nothing."""
         dtype = self._dtype(line.arg)
-        wide = "float32" if dtype in HALVES else "int32" if dtype in ("int16", "int8", "uint8", "bool") else dtype
-        return wide, ACCUMULATORS[line.op].identity(wide)
+        op: str = line.op
+        if dtype == "bool" and op in ("max", "min"):
+            op = "any" if op == "max" else "all"
+        if op in ("any", "all"):
+            wide = "bool"
+        elif op in ("sum", "prod"):
+            wide = line.dtype if line.dtype not in HALVES else "float32"
+        else:
+            wide = dtype if dtype not in HALVES else "float32"
+        wide = "int32" if wide in ("int16", "int8", "uint8") or (wide == "bool" and op not in ("any", "all")) else wide
+        return op, wide, triton_number(REDUCTIONS[op].identity(wide), wide)
 
     def _argument(self, line: Reduce, wide: str) -> str:
-        text = self.text[line.arg]
-        return text if wide == self._dtype(line.arg) else f"{text}.to({triton_type(wide)})"
+        text, literal = self.text[line.arg], isinstance(self.kernel.body[line.arg], Constant)
+        if literal and not text.startswith("v"):
+            return f"tl.full((), {text}, {_type(wide)})"
+        if wide == "bool" and self._dtype(line.arg) != "bool":
+            return f"({text} != 0)"
+        return text if wide == self._dtype(line.arg) else f"{text}.to({_type(wide)})"
+
+    def _reduced(self, position: int, line: Reduce, wide: str, text: str, shape: _Shape) -> None:
+        """Names the result of a reduction, back in its own dtype and with an axis to broadcast along."""
+        if not self.flat:
+            text += "[:, None]"
+        if wide == "bool":
+            text += " != 0"
+        elif wide != line.dtype and line.op not in ("argmax", "argmin"):
+            text += f".to({_type(line.dtype)})"
+        self._assign(position, text, shape, line)
 
     def _reduce_row(self, position: int, line: Reduce) -> None:
         """The whole row is in the tile."""
-        wide, identity = self._kind(line)
-        accumulator, text, shape = ACCUMULATORS[line.op], self._argument(line, wide), self.shapes[line.arg]
-        if not shape.r:
+        op, wide, identity = self._kind(line)
+        text, shape = self._argument(line, wide), self.shapes[line.arg]
+        indexed = op in ("argmax", "argmin")
+        if not shape.r or (indexed and not shape.x):
             text = f"tl.broadcast_to({text}, {self._tile})"
             shape = _Shape(not self.flat, True)
         if self.r_masked:
             text = f"tl.where(r_mask, {text}, {identity})"
-        self._use(accumulator.helper)
-        if accumulator.indexed:
-            _, at = self._best(position)
-            tile = self._tile if shape.x or self.flat else "[1, ROW]"
-            index = f"tl.broadcast_to(r.to(tl.int64), {tile})"
-            self.line(f"_, {at} = tl.reduce(({text}, {index}), {self._axis()}, {accumulator.helper})".replace("1, keep", "1, keep"), line.origin)
-            self._reduced(position, at, line, _Shape(shape.x, False))
-        else:
-            self._reduced(position, accumulator.row(text, self._axis()), line, _Shape(shape.x, False))
-
-    def _best(self, position: int) -> tuple[str, str]:
-        return f"best{position}", f"at{position}"
-
-    def _use(self, helper: str) -> None:
-        if helper:
-            self.helpers[helper] = None
+        index = f"tl.broadcast_to(r, {self._tile}).to(tl.int64)" if indexed else ""
+        axis = "0" if self.flat else "1"
+        self._reduced(position, line, wide, END[op].format(text, axis, index), _Shape(shape.x, False))
 
     def _start(self, position: int, line: Reduce) -> None:
-        wide, identity = self._kind(line)
-        filled = f"tl.full({self._tile}, {identity}, {triton_type(wide)})"
-        if ACCUMULATORS[line.op].indexed:
-            best, at = self._best(position)
-            self.line(f"{best} = {filled}", line.origin)
-            self.line(f"{at} = tl.broadcast_to(lane.to(tl.int64), {self._tile})", line.origin)
+        """Accumulators as wide as the tile, before the loop over the row."""
+        op, wide, identity = self._kind(line)
+        filled = f"tl.full({self._tile}, {identity}, {_type(wide)})"
+        if op in ("argmax", "argmin"):
+            self.line(f"best{position} = {filled}", line.origin)
+            self.line(f"at{position} = tl.broadcast_to(lane, {self._tile}).to(tl.int64)", line.origin)
         else:
             self.line(f"acc{position} = {filled}", line.origin)
 
     def _accumulate(self, position: int, line: Reduce) -> None:
         self._comment(line)
-        wide, _ = self._kind(line)
-        accumulator, text = ACCUMULATORS[line.op], self._argument(line, wide)
-        if accumulator.indexed:
-            best, at = self._best(position)
-            better = f"({text} {accumulator.sign} {best}) | (({text} != {text}) & ({best} == {best}))"
-            if dtype_class(wide) != "float":
-                better = f"{text} {accumulator.sign} {best}"
+        op, wide, _ = self._kind(line)
+        text = self._argument(line, wide)
+        if op in ("argmax", "argmin"):
+            best, at = f"best{position}", f"at{position}"
+            better = f"{text} {'>' if op == 'argmax' else '<'} {best}"
+            if dtype_class(wide) == "float":
+                better = f"({better}) | (({text} != {text}) & ({best} == {best}))"
             self.line(f"better = {f'r_mask & ({better})' if self.r_masked else better}", line.origin)
             self.line(f"{best} = tl.where(better, {text}, {best})", line.origin)
             self.line(f"{at} = tl.where(better, r, {at})", line.origin)
             return
-        together = accumulator.step(f"acc{position}", text)
+        together = STEP[op].format(f"acc{position}", text)
         if self.r_masked:
             together = f"tl.where(r_mask, {together}, acc{position})"
         self.line(f"acc{position} = {together}", line.origin)
 
     def _finish(self, position: int, line: Reduce) -> None:
-        accumulator, shape = ACCUMULATORS[line.op], _Shape(not self.flat, False)
-        self._use(accumulator.helper)
-        if accumulator.indexed:
-            best, at = self._best(position)
-            self.line(f"_, {at} = tl.reduce(({best}, {at}), {self._axis()}, {accumulator.helper})", line.origin)
-            self._reduced(position, at, line, shape)
-        else:
-            self._reduced(position, accumulator.row(f"acc{position}", self._axis()), line, shape)
+        op, wide, _ = self._kind(line)
+        name = f"best{position}" if op in ("argmax", "argmin") else f"acc{position}"
+        text = END[op].format(name, "0" if self.flat else "1", f"at{position}")
+        self._reduced(position, line, wide, text, _Shape(not self.flat, False))
 
     def line(self, text: str, *origins: int) -> None:
         self.writer.line(text, *origins)
-

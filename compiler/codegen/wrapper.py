@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES
-from compiler.codegen.reductions import HELPERS
 from compiler.codegen.sources import CppUnit, KernelSource, WrapperSource
+from compiler.codegen.triton import triton_helpers
 from compiler.codegen.writer import Marked, Writer
 from compiler.ir import Allocation, Argument, Buffer, Extern, Kernel, Program, Ref, Symbol
 from compiler.target import Target
@@ -121,8 +121,9 @@ class _Wrapper:
         self._imports(bool(triton))
         if self.unit:
             self._cpp(self.unit)
-        for helper in dict.fromkeys(helper for kernel in triton for helper in kernel.helpers):
-            self.line(f"\n\n{HELPERS[helper]}")
+        code = "".join("".join(kernel.text.splitlines(keepends=True)[kernel.definition :]) for kernel in triton)
+        for helper in triton_helpers(code):
+            self.line(f"\n\n{helper}")
         for kernel in triton:
             self.line("\n")
             self.writer.append(_definition(kernel))

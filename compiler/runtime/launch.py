@@ -71,7 +71,11 @@ class LoadedProgram:
 
 
 def _copied(value: object) -> object:
-    return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value) if isinstance(value, torch.Tensor) else value
+    return (
+        torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+        if isinstance(value, torch.Tensor)
+        else value
+    )
 
 
 def _in_place(step: Kernel | Extern) -> frozenset[int]:
