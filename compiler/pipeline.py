@@ -1,0 +1,81 @@
+"""The whole compiler on one page: an ATen graph of one part of a region comes in, a callable goes out, and every step is recorded as a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.fx import GraphModule
+
+from compiler import present
+from compiler.codegen import Sources, generate
+from compiler.ir import Extern, Kernel, Program
+from compiler.lowering import Lowered, lower
+from compiler.options import Options
+from compiler.recorder import Recorder
+from compiler.runtime.launch import LoadedProgram, load_program
+from compiler.schedule import schedule
+from compiler.target import Target
+from compiler.trace import Origin, Part
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """One compiled part. ``loaded`` is None where the target is a GPU that is not here: the text exists, but cannot run."""
+
+    lowered: Lowered
+    program: Program
+    sources: Sources
+    loaded: LoadedProgram | None
+
+    @property
+    def wrapper_text(self) -> str:
+        return self.sources.wrapper.text
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(step for step in self.program.steps if isinstance(step, Kernel))
+
+    def __call__(self, inputs: Sequence[object]) -> list[object]:
+        """The results for these inputs, one for each output of the graph."""
+        if self.loaded is None:
+            raise RuntimeError("this program was compiled for a device that is not here")
+        return self.loaded(inputs)
+
+    def timed_steps(self, inputs: Sequence[object]) -> Iterator[tuple[Kernel | Extern, Callable[[], object]]]:
+        """Each step with a callable that runs it again on the arguments that it had."""
+        by_name = {step.name: step for step in self.program.steps}
+        if self.loaded is not None:
+            for name, run in self.loaded.steps(inputs):
+                yield by_name[name], run
+
+
+def compile_graph(
+    gm: GraphModule,
+    *,
+    part: Part,
+    region: int,
+    options: Options,
+    target: Target,
+    present_here: bool,
+    origins: Mapping[str, Origin],
+    recorder: Recorder,
+) -> Compiled:
+    """Compile a functional, decomposed ATen graph whose nodes carry fake tensors in ``meta["val"]``.
+
+    ``present_here``: the target's device is in this machine and the tensors are on it. ``origins`` gives each node's place in the snippet.
+    Raises CompileError, which names stage, op and line.
+    """
+    with recorder.stage(region, "loops", part) as stage:
+        lowered = lower(gm, origins, target, retarget=not present_here)
+        present.loops(stage, lowered)
+    with recorder.stage(region, "fusion", part) as stage:
+        program, decisions = schedule(lowered.graph, options, target)
+        present.fusion(stage, program, decisions)
+    with recorder.stage(region, "code", part) as stage:
+        sources = generate(program, target, lowered.constants)
+        present.code(stage, program, sources)
+    with recorder.stage(region, "wrapper", part) as stage:
+        loaded = load_program(program, sources, target, lowered.constants) if present_here else None
+        present.wrapper(stage, program, sources, loaded)
+    return Compiled(lowered, program, sources, loaded)
