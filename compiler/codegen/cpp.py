@@ -39,8 +39,8 @@ def cpp_number(value: Number, dtype: str) -> str:
         return "true" if value else "false"
     if kind == "int":
         number = int(value)
-        suffix = "LL" if dtype == "int64" else ""
-        text = f"(-{2**63 - 1}LL - 1)" if number == -(2**63) else f"{number}{suffix}"
+        whole = f"INT64_C({number})" if dtype == "int64" else str(number)
+        text = f"(-INT64_C({2**63 - 1}) - 1)" if number == -(2**63) else whole
         return f"({text})" if number < 0 else text
     number = float(value)
     double = dtype == "float64"
