@@ -24,9 +24,9 @@ def dot(drawing: Drawing) -> str:
     numbers = {node.id: index for index, node in enumerate(drawing.nodes)}
     lines = [
         "digraph {",
-        '  graph [rankdir=TB, bgcolor="transparent", nodesep=0.22, ranksep=0.34, pad=0.1, fontname="monospace", fontsize=10]',
-        '  node [shape=box, style=filled, fontname="monospace", fontsize=10, height=0.28, margin="0.1,0.05"]',
-        '  edge [arrowsize=0.55, fontname="monospace", fontsize=9]',
+        '  graph [rankdir=TB, bgcolor="transparent", nodesep=0.22, ranksep=0.34, pad=0.1, fontname="Courier", fontsize=10]',
+        '  node [shape=box, style=filled, fontname="Courier", fontsize=10, height=0.28, margin="0.1,0.05"]',
+        '  edge [arrowsize=0.55, fontname="Courier", fontsize=9]',
     ]
     groups: dict[str, list[int]] = {}
     for index, node in enumerate(drawing.nodes):

@@ -45,11 +45,11 @@ EXAMPLES = read_examples()
 
 
 def duration(millis: float) -> str:
-    """A length of time for people: three digits and a unit."""
+    """A length of time for people: two or three digits and a unit."""
     if millis >= 10_000:
-        return f"{millis / 1000:.1f} s"
+        return f"{millis / 1000:.0f} s"
     if millis >= 1_000:
-        return f"{millis / 1000:.2f} s"
+        return f"{millis / 1000:.1f} s"
     if millis >= 10:
         return f"{millis:.0f} ms"
     return f"{millis:.1f} ms" if millis >= 0.05 else "0 ms"
@@ -66,7 +66,9 @@ environment = Environment(
 templates = Jinja2Templates(env=environment)
 templates.env.filters["duration"] = duration
 templates.env.filters["compact_json"] = lambda value: json.dumps(value, separators=(",", ":"))
-templates.env.globals.update(version=_static_version(), views=STAGES, targets=tuple(TARGETS.values()), policies=POLICIES, examples=EXAMPLES)
+templates.env.globals.update(
+    swap=False, version=_static_version(), views=STAGES, targets=tuple(TARGETS.values()), policies=POLICIES, examples=EXAMPLES
+)
 
 
 def render(

@@ -69,9 +69,15 @@ def waiting() -> list[TabState]:
     return [TabState(view.name, "waiting", None) for view in STAGES]
 
 
+def failed_stage(session: Session, run: RunRow) -> str:
+    """The stage that a failed run ended at, which is what its reader wants to see first."""
+    problem = store.outline(session, run.id).problem if run.status == "error" else None
+    return problem.stage if problem else ""
+
+
 def panel_context(session: Session, run: RunRow, tab: str, region: int | None, part: str) -> dict[str, Any]:
     """What one stage's panel shows."""
-    view = find_view(tab)
+    view = find_view(tab or failed_stage(session, run) or DEFAULT)
     stages = store.stages(session, run.id, view.name)
     regions = store.outline(session, run.id).regions
     choice: Shown = shown(stages, regions, region, part)
@@ -100,7 +106,7 @@ def permalink(
     run: Found,
     session: Sessions,
     settings: Configured,
-    tab: str = DEFAULT,
+    tab: str = "",
     region: Annotated[int | None, Query(ge=0)] = None,
     part: str = "",
 ) -> Response:
@@ -120,7 +126,7 @@ def submit_form(
     compiler: Annotated[str, Form()] = "fuselab",
     policy: Annotated[str, Form()] = "greedy",
     measure: Annotated[str, Form()] = "",
-    tab: Annotated[str, Form()] = DEFAULT,
+    tab: Annotated[str, Form()] = "",
 ) -> Response:
     """Submit from the page: the fragment of the run for htmx, or a redirect to it for a browser without scripts."""
     options: dict[str, Scalar] = {"policy": policy, "measure": bool(measure)}
@@ -132,7 +138,7 @@ def submit_form(
         context = {
             "run": None,
             "tabs": waiting(),
-            "tab": find_view(tab).name,
+            "tab": find_view(tab or DEFAULT).name,
             "problem": problem,
             "workers": live_workers(session, settings),
         }
@@ -148,7 +154,7 @@ def submit_form(
 
 @router.get("/runs/{run_id}/panel", response_class=HTMLResponse)
 def panel(
-    request: Request, run: Found, session: Sessions, tab: str = DEFAULT, region: Annotated[int | None, Query(ge=0)] = None, part: str = ""
+    request: Request, run: Found, session: Sessions, tab: str = "", region: Annotated[int | None, Query(ge=0)] = None, part: str = ""
 ) -> Response:
     """One stage of a run."""
     return render(request, "panel.html", panel_context(session, run, tab, region, part))

@@ -57,9 +57,8 @@ def listing(section: Section, origins: tuple[Origin, ...]) -> Listing:
         if marks not in known:
             known[marks] = source_lines(marks, origins)
         lines.append(known[marks])
-    return Listing(
-        section.title, section.language, section.text, tuple(lines), section.text.count("\n") + (not section.text.endswith("\n"))
-    )
+    text = section.text.removesuffix("\n")
+    return Listing(section.title, section.language, text, tuple(lines), text.count("\n") + 1)
 
 
 def listings(stage: Stage) -> tuple[Listing, ...]:

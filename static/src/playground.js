@@ -220,7 +220,11 @@ function start() {
   document.body.addEventListener("htmx:sseMessage", (event) => {
     const { type, data } = event.detail;
     if (type === "states") showProblem();
-    if (type === "stage" && (data === "*" || data === current().tab)) loadPanel();
+    if (type !== "stage" || (data !== "*" && data !== current().tab)) return;
+    const failed = document.querySelector("#problem:not([hidden]) .goto-tab")?.dataset.name;
+    const empty = find(`state-${current().tab}`)?.dataset.state === "missing";
+    if (failed && empty && find(`tab-${failed}`)) chooseTab(failed, false);
+    else loadPanel();
   });
   document.documentElement.dataset.ready = "yes";
 }

@@ -70,13 +70,34 @@ def full_stage(name: StageName, text: str = "plain", part: Part = "forward", reg
             Section(title="empty", text=""),
         ),
         decisions=(
-            Decision(subject=text, verdict="refused", rule=text, reason=text, numbers={text: text, "bytes": 4096, "x": None}, round=1, origins=(0,)),
-            Decision(subject="a, b", verdict="fused", rule="same_loops", reason="Both run over the same ranges.", numbers={"score": 1.5}, round=1),
+            Decision(
+                subject=text,
+                verdict="refused",
+                rule=text,
+                reason=text,
+                numbers={text: text, "bytes": 4096, "x": None},
+                round=1,
+                origins=(0,),
+            ),
+            Decision(
+                subject="a, b", verdict="fused", rule="same_loops", reason="Both run over the same ranges.", numbers={"score": 1.5}, round=1
+            ),
             Decision(subject="c", verdict="noted", rule="note", reason="Outside rounds.", numbers={"yes": True}),
         ),
         kernels=(Kernel(name=text, kind="triton", library=text, steps=(text,), facts={text: text, "registers": 24}, origins=(0, 1)),),
         timings=(
-            Timing(subject=text, scope="call", compiler="eager", median_us=10, low_us=9, high_us=11, repeats=20, bytes=1 << 20, gb_per_s=1.5, copy_fraction=0.4),
+            Timing(
+                subject=text,
+                scope="call",
+                compiler="eager",
+                median_us=10,
+                low_us=9,
+                high_us=11,
+                repeats=20,
+                bytes=1 << 20,
+                gb_per_s=1.5,
+                copy_fraction=0.4,
+            ),
             Timing(subject="f", scope="call", compiler="fuselab", median_us=5, low_us=4, high_us=6, repeats=20),
             Timing(subject="k", scope="kernel", compiler="fuselab", median_us=0, low_us=0, high_us=0, repeats=0),
         ),

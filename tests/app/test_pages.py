@@ -1,0 +1,172 @@
+"""The pages: what a visitor's browser is sent, by a server that has no worker and did not see the run being made."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+from starlette.testclient import TestClient
+
+from app.main import create_app
+from app.stages import STAGES, shown
+from compiler.trace import STAGE_NAMES, Region, Stage
+from tests.app.samples import HOSTILE, SOURCE, failed_run, full_stage, good_run, training_run
+
+
+class Elements(HTMLParser):
+    """All tags of a page with their attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def scripts(text: str) -> list[str | None]:
+    return [attributes.get("src") for attributes in Elements(text).all("script")]
+
+
+def test_there_is_a_view_for_every_stage_in_tab_order():
+    assert tuple(view.name for view in STAGES) == STAGE_NAMES
+
+
+def test_the_playground_holds_the_articles_example(client):
+    page = client.get("/").text
+    assert "x = a + b\n    y = x * 2" in page
+    tabs = [tag for tag in Elements(page).all("button") if tag.get("role") == "tab"]
+    assert [tab["data-name"] for tab in tabs] == list(STAGE_NAMES)
+    assert [tab["tabindex"] for tab in tabs].count("0") == 1
+
+
+def test_without_a_worker_the_page_says_so(client):
+    assert "no worker: runs wait" in client.get("/").text
+    run_id = client.post("/api/runs", json={"source": SOURCE}).json()["id"]
+    assert "waiting: no worker is running" in client.get(f"/runs/{run_id}").text
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+def test_each_view_shows_everything_that_a_stage_holds(client, finish, name):
+    full = full_stage(name, "MARK")
+    run_id = finish(SOURCE, [*good_run()[:3], full, good_run()[-1]])
+    page = client.get(f"/runs/{run_id}/panel?tab={name}").text
+    assert "line one" in page
+    for decision in full.decisions:
+        assert decision.reason in page
+    assert "registers" in page or name not in ("code", "fusion", "ptx", "sass", "loops", "aten", "dynamo")
+    assert ("2 nodes" in page) is (name in ("dynamo", "aten", "fusion"))
+    assert ("2.00× faster" in page) is (name == "timing")
+    assert "120.6 KiB" in page or "121 KiB" in page
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+@pytest.mark.parametrize("status", ["ok", "error", "skipped"])
+def test_each_view_renders_an_empty_stage(client, finish, name, status):
+    empty = Stage(region=0, name=name, part="", status=status, reason="the reason" if status != "ok" else "")
+    run_id = finish(SOURCE, [*good_run()[:3], empty, good_run()[-1]])
+    answer = client.get(f"/runs/{run_id}/panel?tab={name}")
+    assert answer.status_code == 200
+    assert ("the reason" in answer.text) is (status != "ok")
+
+
+@pytest.mark.parametrize("name", STAGE_NAMES)
+def test_hostile_text_stays_text(client, finish, name):
+    run_id = finish(f"# {HOSTILE.replace(chr(27), '')}\n", good_run(HOSTILE))
+    page = client.get(f"/runs/{run_id}?tab={name}").text
+    assert all(source and source.startswith("/static/") for source in scripts(page))
+    assert "<script>alert" not in page
+    assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|(?<=&amp;)49", page)
+    assert not [name for _, attributes in Elements(page).tags for name in attributes if name.startswith("on") or name == "style"]
+
+
+def test_the_content_policy_forbids_inline_scripts(client):
+    policy = client.get("/").headers["content-security-policy"]
+    assert "script-src 'self' 'wasm-unsafe-eval';" in policy
+    assert "default-src 'none'" in policy
+    assert "unsafe-inline" not in policy
+
+
+def test_a_permalink_renders_the_same_after_a_restart(client, finish, web_settings):
+    run_id = finish(SOURCE, training_run())
+    strip = lambda text: re.sub(r'content="[\w-]{22}"', "", text)  # noqa: E731  # the nonce differs
+    pages = [strip(client.get(f"/runs/{run_id}?tab={name}&region=1&part=backward").text) for name in STAGE_NAMES]
+    with TestClient(create_app(web_settings)) as restarted:
+        again = [strip(restarted.get(f"/runs/{run_id}?tab={name}&region=1&part=backward").text) for name in STAGE_NAMES]
+        assert restarted.post("/api/runs", json={"source": SOURCE}).json()["id"] == run_id
+    assert again == pages
+
+
+def test_a_failed_run_opens_at_the_stage_that_failed(client, finish):
+    run_id = finish("bad", failed_run())
+    page = client.get(f"/runs/{run_id}").text
+    problem = next(tag for tag in Elements(page).all("div") if tag.get("id") == "problem")
+    assert (problem["data-line"], problem["data-column"]) == ("6", "8")
+    assert 'data-tab="dynamo"' in page
+    assert 'data-tab="code"' in client.get(f"/runs/{run_id}?tab=code").text
+
+
+def test_the_form_gives_a_run_and_its_address(client):
+    answer = client.post(
+        "/runs", data={"source": SOURCE, "target": "sm_90", "policy": "none", "tab": "ptx"}, headers={"HX-Request": "true"}
+    )
+    assert answer.status_code == 200
+    address = answer.headers["HX-Push-Url"]
+    assert address.endswith("?tab=ptx")
+    run = client.get("/api" + address.split("?")[0]).json()
+    assert (run["target"], run["options"]["policy"], run["options"]["measure"]) == ("sm_90", "none", False)
+    assert "sse-connect" in answer.text
+
+
+def test_the_form_works_without_scripts(client):
+    answer = client.post("/runs", data={"source": SOURCE}, follow_redirects=False)
+    assert answer.status_code == 303
+    assert SOURCE.splitlines()[5] in client.get(answer.headers["location"]).text
+
+
+def test_the_form_says_what_is_wrong(client):
+    answer = client.post("/runs", data={"source": "x" * 70_000}, headers={"HX-Request": "true"})
+    assert answer.status_code == 413
+    assert "the limit is 65,536" in answer.text
+
+
+def test_the_stream_sends_states_and_stages(client, finish):
+    run_id = finish(SOURCE, good_run())
+    text = client.get(f"/runs/{run_id}/stream").text
+    assert "event: states" in text
+    assert 'id="state-sass" data-state="ok" hx-swap-oob="true"' in text
+    assert [line for line in text.splitlines() if line == "data: code"] == ["data: code"]
+    assert text.rstrip().splitlines()[-2:][0].startswith("event: end") or "event: end" in text
+
+
+def test_pages_that_are_not_there(client):
+    answer = client.get("/runs/nothere12345", headers={"accept": "text/html"})
+    assert answer.status_code == 404
+    assert "no such run" in answer.text
+    assert client.get("/nowhere").status_code == 404
+
+
+def test_about_says_what_isolation_there_is(client, sessions):
+    from app import store
+
+    with sessions() as session:
+        store.register_worker(session, "w", {"torch": "2.13.0", "missing": ["user namespaces"]}, "D")
+    page = client.get("/about").text
+    assert "isolation level D" in page
+    assert "user namespaces" in page
+    assert "isolation level D" in client.get("/").text, "a private server says on the playground itself that little isolates"
+
+
+def test_the_region_and_part_shown_fall_back_to_what_is_there():
+    stages = [full_stage("code", part=part, region=region) for region in (2, 5) for part in ("forward", "backward")]
+    regions = [Region(id=2, title="a"), Region(id=5, title="b")]
+    assert shown(stages, regions, 5, "backward").pages[0].stage.region == 5
+    assert [page.stage.part for page in shown(stages, regions, 5, "backward").pages] == ["backward"]
+    assert len(shown(stages, regions, None, "").pages) == 2
+    assert shown(stages, regions, 9, "nonsense").region == 2
+    assert shown([], [], None, "").pages == ()
