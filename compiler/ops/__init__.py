@@ -13,7 +13,9 @@ from compiler.ops.prelude import CPP_PRELUDE, cpp_prelude, triton_prelude
 from compiler.ops.row import CPP_TYPES, TRITON_TYPES, Kind, ReductionRow, Row, kind_of
 
 _TABLE: tuple[Row, ...] = (*arithmetic.ROWS, *comparison.ROWS, *functions.ROWS, *activation.ROWS, *special.ROWS)
-OPS: dict[str, Row] = {row.name: row for row in reversed(_TABLE)}  # the first of a name
+OPS: dict[str, Row] = {}
+for _row in _TABLE:
+    OPS.setdefault(_row.name, _row)  # a later row of the same name is the same op under other parameter names
 _SPELLED: tuple[Row, ...] = tuple(
     replace(OPS[row.name], operands=row.operands, aten=row.aten, when=row.when, promote=row.promote) for row in _TABLE
 )

@@ -135,7 +135,7 @@ ROWS: tuple[Row, ...] = (
         powers, kinds=NUMBER, domain=((0, 4), (-3, 3))),
     Row("heaviside", ("self", "values"), ("aten.heaviside.default",), {"float": "tl.where({0} == 0, {1}, ({0} > 0).to({t}))", "int": "tl.where({0} == 0, {1}, ({0} > 0).to({t}))", "bool": "{0} | {1}"},
         "({0} == 0 ? {1} : ({t})({0} > 0))", torch.heaviside),
-    Row("where", ("condition", "self", "other"), ("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar"),
+    Row("where", ("condition", "self", "other"), ("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf"),
         "tl.where({0}, {1}, {2})", "({0} ? {1} : {2})", torch.where, opmath=False),
-    Row("where", ("mask", "value", "self"), ("aten.masked_fill.Scalar", "aten.masked_fill.Tensor"), "", "", torch.where, opmath=False),
+    Row("where", ("mask", "value", "self"), ("aten.masked_fill.Scalar",), "", "", torch.where, opmath=False),
 )  # fmt: skip

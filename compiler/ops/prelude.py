@@ -54,7 +54,7 @@ template <class T> inline T mish_slope(T x) {
   return t + x * s * (T(1) - t * t);
 }
 template <class T> inline T logit(T x, T eps) {
-  const T inside = minimum(maximum(x, eps), T(1) - eps);
+  const T inside = x < eps ? eps : x > T(1) - eps ? T(1) - eps : x;
   return std::log(inside / (T(1) - inside));
 }
 // Giles' approximations, then two steps of Newton's method.
@@ -101,10 +101,11 @@ inline float randn(int64_t seed, int64_t offset) {
 """
 
 _TRITON: dict[str, str] = {
-    "fuselab_within": """\
+    "fuselab_logit": """\
 @triton.jit
-def fuselab_within(x, low, high):
-    return tl.minimum(tl.maximum(x, low, propagate_nan=tl.PropagateNan.ALL), high, propagate_nan=tl.PropagateNan.ALL)
+def fuselab_logit(x, eps):
+    inside = tl.where(x < eps, eps, tl.where(x > 1.0 - eps, 1.0 - eps, x))
+    return tl.log(inside / (1.0 - inside))
 """,
     "fuselab_trunc": """\
 @triton.jit

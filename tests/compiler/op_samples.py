@@ -1,0 +1,85 @@
+"""Operands on which the rows of the table are tried: points of the row's domain, and the values at which arithmetic is hard."""
+
+import zlib
+
+import torch
+
+from compiler.ops import Row, kind_of
+
+COUNT = 160
+SPECIAL = {
+    "float64": [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -1.5, 5e-324, -1e-310, 1e300],
+    "float32": [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -1.5, 1e-45, -1e-40, 1e38],
+}
+# Eager raises for a zero divisor and for a negative power.
+NO_SPECIAL_INT = {"floor_divide": (1,), "trunc_divide": (1,), "fmod": (1,), "remainder": (1,), "pow": (0, 1)}
+SCALARS = {
+    "add_scaled": (2,), "sub_scaled": (2,), "leaky_relu": (1,), "leaky_relu_backward": (2,), "threshold": (1, 2), "threshold_backward": (2,),
+    "softplus": (1, 2), "softplus_backward": (2, 3), "hardtanh": (1, 2), "hardtanh_backward": (2, 3), "elu": (1, 2, 3), "celu": (1,),
+    "elu_backward": (2, 3, 4), "elu_backward_of_result": (2, 3, 4), "softshrink": (1,), "softshrink_backward": (2,), "hardshrink": (1,),
+    "hardshrink_backward": (2,), "addcmul": (3,), "addcdiv": (3,), "nan_to_num": (1, 2, 3), "logit_clamped": (1,), "dropout_backward": (1, 2),
+}  # fmt: skip
+
+
+def computing_dtypes(row: Row) -> list[str]:
+    """The dtypes that templates see."""
+    if row.name in ("rand", "randn"):
+        return ["int64"]
+    return [dtype for dtype in ("float32", "float64", "int64", "int32", "int8", "uint8", "bool") if kind_of(dtype) in row.kinds]
+
+
+def operand_dtypes(row: Row, dtype: str) -> list[str]:
+    return ["bool" if row.name == "where" and k == 0 else dtype for k in range(len(row.operands))]
+
+
+def result_dtype(row: Row, dtype: str) -> str:
+    return "bool" if row.promote == "bool" else "float32" if row.name in ("rand", "randn") else dtype
+
+
+def specials(row: Row, operand: int, dtype: str) -> list[float]:
+    if operand in SCALARS.get(row.name, ()) or row.name in ("rand", "randn"):
+        return []
+    if kind_of(dtype) == "float":
+        return SPECIAL[dtype]
+    if kind_of(dtype) == "bool" or operand in NO_SPECIAL_INT.get(row.name, ()):
+        return []
+    limits = torch.iinfo(getattr(torch, dtype))
+    return [limits.min, limits.max, 0, 1, limits.max - 1]
+
+
+def sample(row: Row, dtype: str) -> list[torch.Tensor]:
+    """One tensor for each operand: random points first, then special values of each operand, then pairs of them for the first two."""
+    generator = torch.Generator().manual_seed(zlib.crc32(f"{row.name} {dtype}".encode()))
+    columns: list[torch.Tensor] = []
+    for operand, each in enumerate(operand_dtypes(row, dtype)):
+        low, high = row.bounds(operand)
+        points = torch.rand(COUNT + 200, generator=generator, dtype=torch.float64) * (high - low) + low
+        if each == "bool":
+            points = (points > (low + high) / 2).double()
+        elif kind_of(each) == "int":
+            points = points.round().clamp_min(0 if each == "uint8" else -(2.0**62))
+        columns.append(points.to(getattr(torch, each)))
+    place = COUNT // 2
+    for operand, column in enumerate(columns):
+        values = torch.tensor(specials(row, operand, dtype) if column.dtype != torch.bool else [], dtype=torch.float64 if kind_of(dtype) == "float" else torch.int64)
+        column[place : place + len(values)] = values.to(column.dtype)
+        place += len(values)
+    if len(columns) >= 2:
+        first, second = (specials(row, operand, dtype) if columns[operand].dtype != torch.bool else [] for operand in (0, 1))
+        for position, (a, b) in enumerate([(a, b) for a in first for b in second]):
+            if COUNT + position < len(columns[0]):
+                columns[0][COUNT + position], columns[1][COUNT + position] = a, b
+    return columns
+
+
+def tolerance(row: Row, dtype: str) -> dict[str, float]:
+    """A few units in the last place; functions that a library computes by series of single precision get more."""
+    if kind_of(dtype) != "float" and row.name not in ("rand", "randn"):
+        return {"rtol": 0.0, "atol": 0.0}
+    loose = row.name in LOOSE
+    if dtype == "float64":
+        return {"rtol": 1e-8 if loose else 1e-11, "atol": 1e-8 if loose else 1e-12}
+    return {"rtol": 2e-4 if loose else 4e-6, "atol": 2e-5 if loose else 2e-6}
+
+
+LOOSE = {"lgamma", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "erfinv", "randn", "logaddexp2", "pow"}

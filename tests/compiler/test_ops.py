@@ -1,0 +1,139 @@
+"""Every row of the table against eager PyTorch, and its C++ against its reference, on ordinary and on special values."""
+
+import ctypes
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES, prelude
+from compiler.ops import ATEN, CPP_TYPES, OPS, REDUCTIONS, Row, kind_of
+from tests.compiler.op_samples import computing_dtypes, operand_dtypes, result_dtype, sample, tolerance
+
+CASES = [(row, dtype) for row in OPS.values() for dtype in computing_dtypes(row)]
+SPELLINGS = [(overload, row) for overload, rows in ATEN.items() for row in rows]
+
+
+def case_id(value: object) -> str:
+    return value.name if isinstance(value, Row) else str(value)
+
+
+def overload_of(name: str) -> torch._ops.OpOverload:
+    _, packet, overload = name.split(".")
+    return getattr(getattr(torch.ops.aten, packet), overload)
+
+
+def test_there_are_at_least_as_many_rows_as_in_the_tables_of_inductor():
+    assert len(OPS) >= 120
+    assert len({overload for row in OPS.values() for overload in row.aten}) <= len(ATEN)
+
+
+@pytest.mark.parametrize(("overload", "row"), SPELLINGS, ids=case_id)
+def test_each_overload_exists_and_has_the_parameters_that_the_row_names(overload, row):
+    schema = overload_of(overload)._schema
+    names = {argument.name for argument in schema.arguments}
+    assert set(row.operands) <= names
+    assert set(row.when) <= names
+    left = names - set(row.operands) - set(row.when)
+    # What a row leaves out must not change the result.
+    assert left <= {"self_is_result", "buffer"} | ({"self"} if overload.startswith("aten.fill") else set())
+
+
+def eager_arguments(overload: str, row: Row, columns: list[torch.Tensor]) -> dict[str, object]:
+    """Arguments by name; an operand that the schema wants as a number gets its first value. Also puts that value into the column."""
+    arguments: dict[str, object] = dict(row.when)
+    for parameter in overload_of(overload)._schema.arguments:
+        if parameter.name in row.operands:
+            column = columns[row.operands.index(parameter.name)]
+            if "Tensor" not in str(parameter.type):
+                column.fill_(column[0].item())
+                arguments[parameter.name] = column[0].item()
+            else:
+                arguments[parameter.name] = column
+        elif parameter.name == "buffer":
+            arguments[parameter.name] = torch.exp(-columns[1].abs())
+        elif parameter.name == "self_is_result":
+            arguments[parameter.name] = False
+        elif parameter.name == "self":
+            arguments[parameter.name] = torch.zeros_like(columns[0])
+    return arguments
+
+
+def eager_dtypes(row: Row) -> list[str]:
+    if row.name in ("rand", "randn"):
+        return []
+    # trunc_divide: eager rounds the quotient of 16-bit floats before it truncates; computed in float32 it is more exact.
+    halves = ["float16", "bfloat16"] if "float" in row.kinds and row.opmath and row.name != "trunc_divide" else []
+    integers = ["int64", "uint8", "bool"] if row.promote == "float" else []
+    return [*computing_dtypes(row), *halves, *integers]
+
+
+def computed(row: Row, dtype: str) -> str:
+    """The dtype in which operands of ``dtype`` are computed."""
+    if row.promote == "float" and kind_of(dtype) != "float":
+        return "float32"
+    return "float32" if row.opmath and dtype in ("float16", "bfloat16") else dtype
+
+
+@pytest.mark.parametrize(("overload", "row"), SPELLINGS, ids=case_id)
+def test_the_reference_is_what_eager_computes(overload, row):
+    tried = 0
+    for dtype in eager_dtypes(row):
+        computing = computed(row, dtype)
+        columns = [column.to(getattr(torch, each)) for column, each in zip(sample(row, computing), operand_dtypes(row, dtype), strict=True)]
+        try:
+            expected = overload_of(overload)(**eager_arguments(overload, row, columns))
+        except (RuntimeError, NotImplementedError):  # eager has no such kernel for this dtype, so that nobody can ask for it
+            continue
+        operands = [column.to(getattr(torch, each)) for column, each in zip(columns, operand_dtypes(row, computing), strict=True)]
+        actual = row.reference(*operands)
+        rounded = actual if row.promote == "bool" or kind_of(dtype) != "float" else actual.to(getattr(torch, dtype))
+        assert expected.dtype == rounded.dtype, dtype
+        close = {"float16": {"rtol": 2e-3, "atol": 1e-3}, "bfloat16": {"rtol": 1.6e-2, "atol": 1e-2}}.get(dtype, tolerance(row, computing))
+        torch.testing.assert_close(rounded, expected, equal_nan=True, **close, msg=lambda text, dtype=dtype: f"{dtype}: {text}")
+        tried += 1
+    assert tried
+
+
+def cpp_function(row: Row, dtype: str) -> str:
+    types = [CPP_TYPES[each] for each in operand_dtypes(row, dtype)]
+    result = CPP_TYPES[result_dtype(row, dtype)]
+    parameters = ", ".join(f"const {kind}* p{k}" for k, kind in enumerate(types))
+    loads = " ".join(f"const {kind} a{k} = p{k}[i];" for k, kind in enumerate(types))
+    value = row.print("cpp", [f"a{k}" for k in range(len(types))], dtype)
+    return (
+        f'extern "C" void {row.name}_{dtype}(int64_t n, {parameters}, {result}* out) {{\n'
+        f"  for (int64_t i = 0; i < n; ++i) {{ {loads} const {result} value = {value}; out[i] = value; }}\n}}\n"
+    )
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory) -> ctypes.CDLL:
+    """All rows for all their dtypes."""
+    folder: Path = tmp_path_factory.mktemp("rows")
+    source = prelude() + "".join(cpp_function(row, dtype) for row, dtype in CASES)
+    (folder / "rows.cpp").write_text(source)
+    flags = [flag for flag in FLAGS if not flag.startswith("-g")]
+    subprocess.run(["g++", *flags, "-Wall", "-Wno-unused-variable", str(folder / "rows.cpp"), "-o", str(folder / "rows.so"), *LIBRARIES], check=True)
+    return ctypes.CDLL(str(folder / "rows.so"))
+
+
+@pytest.mark.parametrize(("row", "dtype"), CASES, ids=case_id)
+def test_the_cpp_template_computes_the_reference(row, dtype, library):
+    columns = sample(row, dtype)
+    expected = row.reference(*columns)
+    actual = torch.empty(len(columns[0]), dtype=getattr(torch, result_dtype(row, dtype)))
+    pointers = [ctypes.c_void_p(column.data_ptr()) for column in (*columns, actual)]
+    getattr(library, f"{row.name}_{dtype}")(ctypes.c_int64(len(actual)), *pointers)
+    assert expected.dtype == actual.dtype
+    torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance(row, dtype))
+
+
+@pytest.mark.parametrize("op", REDUCTIONS)
+def test_the_identity_of_a_reduction_changes_nothing(op):
+    row = REDUCTIONS[op]
+    for dtype in ("float32", "int64", "int8"):
+        value = torch.tensor([[3, -7, 7, 2]], dtype=getattr(torch, dtype))
+        start = torch.full((1, 1), row.identity(dtype)).to(value.dtype)
+        assert torch.equal(row.reference(torch.cat([value, start], 1), 1), row.reference(value, 1))
