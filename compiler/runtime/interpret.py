@@ -1,6 +1,6 @@
-"""``python -m compiler.runtime.interpret WRAPPER.py IN.pt OUT.pt``: runs a Triton wrapper on CPU tensors with Triton's interpreter.
+"""``python -m compiler.runtime.interpret WRAPPER.py IN.pt OUT.pt ...``: runs Triton wrappers on CPU tensors with Triton's interpreter.
 
-IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results.
+IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results, or the text of what went wrong.
 """
 
 from __future__ import annotations
@@ -11,21 +11,32 @@ import sys
 from pathlib import Path
 
 
-def main(wrapper: str, inputs: str, outputs: str) -> None:
+def main(arguments: list[str]) -> int:
+    """Runs each triple of paths; the number of wrappers that failed."""
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
     import torch
 
-    given = torch.load(inputs, weights_only=True)
-    namespace = {"__name__": "fuselab_wrapper", "__file__": wrapper}
-    if isinstance(given, dict):
-        namespace["fuselab_constants"] = given.get("constants", {})
-        given = given["inputs"]
-    text = Path(wrapper).read_text()
-    linecache.cache[wrapper] = (len(text), None, text.splitlines(keepends=True), wrapper)
-    exec(compile(text, wrapper, "exec"), namespace)
-    results = namespace["call"](given)  # type: ignore[operator]  # the wrapper defines it
-    torch.save(results, outputs)
+    from compiler.runtime.triton_private import correct_interpreter
+
+    correct_interpreter()
+    failures = 0
+    for wrapper, inputs, outputs in zip(arguments[::3], arguments[1::3], arguments[2::3], strict=True):
+        given = torch.load(inputs, weights_only=True)
+        namespace: dict[str, object] = {"__name__": "fuselab_wrapper", "__file__": wrapper}
+        if isinstance(given, dict):
+            namespace["fuselab_constants"] = given.get("constants", {})
+            given = given["inputs"]
+        text = Path(wrapper).read_text()
+        linecache.cache[wrapper] = (len(text), None, text.splitlines(keepends=True), wrapper)
+        try:
+            exec(compile(text, wrapper, "exec"), namespace)
+            results = namespace["call"](given)  # type: ignore[operator]  # the wrapper defines it
+        except Exception as error:  # generated code may fail in any way; the caller reads how
+            failures += 1
+            results = f"{type(error).__name__}: {error}"
+        torch.save(results, outputs)
+    return failures
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    sys.exit(main(sys.argv[1:]))
