@@ -88,7 +88,14 @@ class ExampleSource(BaseModel):
 
 def complaints(*codes: int) -> Responses:
     """The documented refusals of an operation."""
-    reasons = {403: "From another site", 404: "No such run", 413: "Too long", 422: "Not understood", 429: "The queue is full"}
+    reasons = {
+        400: "Not readable",
+        403: "From another site",
+        404: "No such run",
+        413: "Too long",
+        422: "Not understood",
+        429: "The queue is full",
+    }
     return {code: {"model": Complaint, "description": reasons[code]} for code in codes}
 
 
@@ -107,9 +114,8 @@ Found = Annotated[RunRow, Depends(existing_run)]
 
 
 FINISHED: Responses = {200: {"model": RunLink, "description": "Already finished"}}
-STREAMED: Responses = {
-    200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}, "description": "One event of the trace a message"}
-}
+MESSAGE = {"type": "object", "required": ["data"], "properties": {name: {"type": "string"} for name in ("id", "event", "data")}}
+STREAMED: Responses = {200: {"content": {"text/event-stream": {"schema": MESSAGE}}, "description": "One event of the trace a message"}}
 
 
 def link(run: RunRow) -> dict[str, Any]:
@@ -120,7 +126,7 @@ def link(run: RunRow) -> dict[str, Any]:
     "/runs",
     status_code=202,
     response_model=RunLink,
-    responses=FINISHED | complaints(403, 413, 422, 429),
+    responses=FINISHED | complaints(400, 403, 413, 422, 429),
 )
 def submit_run(submission: Submission, response: Response, session: Sessions, settings: Configured) -> dict[str, Any]:
     """Submit a snippet. 202 with a new or unfinished run; 200 with the finished run of the same content."""
