@@ -1,0 +1,193 @@
+"""AOTAutograd and the ``aten`` stage: a graph of Dynamo's comes in, compiled forward and backward parts go out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from compiler import pipeline
+from compiler.capture.decompositions import decompositions
+from compiler.capture.dynamo import readable_inputs
+from compiler.capture.listing import describe, drawing, listing, node_value
+from compiler.capture.origins import OriginTable, aten_origins
+from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs
+from compiler.options import Options
+from compiler.recorder import Draft, Recorder
+from compiler.target import Target
+from compiler.trace import Part
+
+RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "exponential", "geometric", "cauchy", "_philox")
+
+
+@dataclass(slots=True)
+class CompiledPart:
+    """One part of a region, called by AOTAutograd with a list of inputs that it empties.
+
+    Where the target's device is not here, the ATen graph itself runs. ``last`` keeps copies of the inputs of the latest call while ``keep`` is set.
+    """
+
+    part: Part
+    gm: GraphModule
+    compiled: pipeline.Compiled
+    present_here: bool
+    origins: OriginTable
+    keep: bool = False
+    last: list[Any] | None = None
+
+    def __call__(self, arguments: list[Any]) -> Sequence[Any]:
+        inputs = list(arguments)
+        arguments.clear()
+        if self.keep:
+            self.last = [copied(value) for value in inputs]
+        return self.run(inputs)
+
+    def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        if self.present_here:
+            return self.compiled(inputs)
+        results: Sequence[Any] = self.gm(*inputs)
+        return results
+
+    @property
+    def random(self) -> bool:
+        """Whether the graph draws random numbers, so that two runs of it may differ."""
+        return any(draws(node) for node in self.gm.graph.nodes)
+
+
+def draws(node: Node) -> bool:
+    name = str(node.target).split(".")[1] if isinstance(node.target, torch._ops.OpOverload) else str(node.target)
+    return node.op.startswith("call") and name.startswith(RANDOM) and not name.endswith("backward")
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can take
+    """A tensor of its own with the same values and layout; other values as they are."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    with torch.no_grad():
+        if value.layout != torch.strided or torch._prims_common.is_non_overlapping_and_dense(value) is False:
+            return value.detach().clone()
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+
+
+@dataclass(slots=True)
+class AotCompiler:
+    """Compiles the parts of one region. ``parts`` holds them by name once AOTAutograd has asked for them."""
+
+    region: int
+    graph: GraphModule
+    options: Options
+    target: Target
+    present_here: bool
+    recorder: Recorder
+    origins: OriginTable
+    parts: dict[Part, CompiledPart] = field(default_factory=dict)
+    renamed: dict[str, str] = field(default_factory=dict)
+    saved: dict[str, Node] = field(default_factory=dict)
+
+    def compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
+        """The region as a function of Dynamo's inputs, with gradients where they are needed."""
+        forward, backward = self._compiler("forward"), self._compiler("backward")
+        return aot_compile(self.graph, inputs, forward, backward, decompositions())
+
+    def _compiler(self, part: Part) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
+        def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            origins = self._aten(gm, part)
+            compiled = pipeline.compile_graph(
+                gm,
+                part=part,
+                region=self.region,
+                options=self.options,
+                target=self.target,
+                present_here=self.present_here,
+                origins=origins,
+                recorder=self.recorder,
+            )
+            made = self.parts[part] = CompiledPart(part, gm, compiled, self.present_here, origins)
+
+            def boxed(arguments: list[Any]) -> Sequence[Any]:
+                return made(arguments)
+
+            boxed._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd then hands over a list that may be emptied
+            return boxed
+
+        return compile_part
+
+    def _aten(self, gm: GraphModule, part: Part) -> OriginTable:
+        with self.recorder.stage(self.region, "aten", part) as draft:
+            sources = self._rename(gm, part)
+            origins = aten_origins(gm.graph, sources, self.origins)
+            device = "cuda" if self.target.is_gpu else ""
+            notes = {node.name: _note(node, origins) for node in gm.graph.nodes}
+            draft.origins = [origins[node.name] for node in gm.graph.nodes]
+            shown = listing(gm.graph, part, device, notes)
+            draft.section("ATen graph", shown.text, "python", shown.marks)
+            draft.drawing = drawing(gm.graph, device)
+            draft.facts["operations"] = sum(node.op.startswith("call") for node in gm.graph.nodes)
+            if part == "forward":
+                self._forward_facts(draft, gm)
+            else:
+                self._saved_facts(draft, gm)
+        return origins
+
+    def _rename(self, gm: GraphModule, part: Part) -> dict[str, str]:
+        """Gives inputs the visitor's names; returns Dynamo's name of each node that stands for an input."""
+        dynamo = [node.name for node in self.graph.graph.nodes if node.op == "placeholder"]
+        readable = readable_inputs(self.graph.graph)
+        taken = {node.name for node in gm.graph.nodes}
+        sources: dict[str, str] = {}
+        for node in gm.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            place = input_place(node)
+            source = dynamo[place] if place is not None and place < len(dynamo) else self.renamed.get(node.name, "")
+            if not source:
+                continue
+            wanted = readable[source]
+            if part == "forward":
+                self.renamed[node.name] = source
+            if wanted not in taken:
+                taken.add(wanted)
+                node.name = node.target = wanted
+            sources[node.name] = source
+        gm.recompile()
+        return sources
+
+    def _forward_facts(self, draft: Draft, gm: GraphModule) -> None:
+        names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+        readable = list(readable_inputs(self.graph.graph).values())
+        mutated = [readable[place] for place in mutated_inputs() if place < len(readable)]
+        draft.facts["inputs"] = len(names)
+        draft.facts["mutated_inputs"] = ", ".join(mutated) or "none"
+        if mutated:
+            text = "".join(f"{name}: computed as a new tensor, copied back into {name} after the graph has run\n" for name in mutated)
+            draft.section("Mutation", text.rstrip())
+        (output,) = (node for node in gm.graph.nodes if node.op == "output")
+        draft.facts["outputs"] = len(output.args[0]) if isinstance(output.args[0], list | tuple) else 1
+
+    def _saved_facts(self, draft: Draft, gm: GraphModule) -> None:
+        rows = [
+            (node, value)
+            for node in gm.graph.nodes
+            if node.op == "placeholder" and not node.name.startswith("tangents") and isinstance(value := node_value(node), torch.Tensor)
+        ]
+        total = sum(value.numel() * value.element_size() for _, value in rows)
+        places = {node: place for place, node in enumerate(gm.graph.nodes)}
+        lines = [f"{node.name:<32} {value.numel() * value.element_size():>14,} bytes  {describe(value)}" for node, value in rows]
+        draft.section(
+            "Saved for backward", "\n".join([*lines, f"{'total':<32} {total:>14,} bytes"]), "text", [(places[node],) for node, _ in rows]
+        )
+        draft.facts |= {"saved_tensors": len(rows), "saved_bytes": total}
+
+
+def _note(node: Node, origins: Mapping[str, Any]) -> str:
+    origin = origins[node.name]
+    parts = []
+    original = node.meta.get("original_aten")
+    if original is not None and str(original) != str(node.target):
+        parts.append(f"from {original}")
+    if origin.line:
+        parts.append(f"line {origin.line}")
+    return ", ".join(parts)

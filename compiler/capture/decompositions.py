@@ -1,0 +1,37 @@
+"""Which ATen ops AOTAutograd takes apart: PyTorch's core decompositions and a few more, without the ops that lowering wants whole."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from compiler.lowering import WHOLE
+from compiler.observe.torch_names import decomposition_table
+from compiler.ops import ATEN
+
+FURTHER = (
+    "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm", "batch_norm_backward", "_native_batch_norm_legit",
+    "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "_batch_norm_with_update",
+    "_batch_norm_with_update_functional", "_batch_norm_no_update", "elu", "hardtanh", "leaky_relu", "gelu", "linalg_vector_norm", "dist", "addmv",
+    "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "max_pool2d_with_indices_backward", "nll_loss2d_backward",
+    "rrelu_with_noise_backward", "upsample_bilinear2d", "upsample_nearest2d", "bitwise_and_", "bitwise_or_", "sin_", "sqrt_", "clamp_min_",
+    "hann_window", "unbind_copy", "permute_copy", "narrow_copy", "conj_physical", "index_select",
+)  # fmt: skip
+"""Packets beyond the core set whose decompositions are made of elementwise ops, reductions and views."""
+
+KEPT = frozenset({
+    "aten.max_pool2d_with_indices.default", "aten.sort.default", "aten.topk.default", "aten.scatter.src", "aten.scatter.value",
+    "aten.scatter_add.default", "aten.index_put.default", "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "aten._scaled_dot_product_flash_attention.default",
+    "aten._scaled_dot_product_efficient_attention.default", "aten.convolution_backward.default", "aten.embedding_dense_backward.default",
+    "aten.max_pool2d_with_indices_backward.default",
+})  # fmt: skip
+"""Overloads that a library answers better than a chain of small ops would."""
+
+
+@functools.cache
+def decompositions() -> dict[Any, Callable[..., Any]]:
+    """The table, by overload."""
+    whole = WHOLE | KEPT | ATEN.keys()
+    return {op: rule for op, rule in decomposition_table(FURTHER).items() if str(op) not in whole}

@@ -1,0 +1,104 @@
+"""Where a graph node comes from: the stack traces that Dynamo keeps, as spans of the visitor's file."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch.fx import Graph, Node
+
+from compiler.observe.torch_names import fx_node_name
+from compiler.trace import Origin
+
+SNIPPET = "snippet.py"
+"""The file name under which a submitted script is compiled."""
+
+OriginTable: TypeAlias = Mapping[str, Origin]
+"""The origin of each node of a graph, by the node's name."""
+
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+), in .*$')
+_CARETS = re.compile(r"^ *[~^]+ *$")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+def spans(stack_trace: str) -> list[tuple[str, Span]]:
+    """The frames of a formatted stack, outermost first, each with its file and span: the marked expression, or else the whole line."""
+    found: list[tuple[str, Span]] = []
+    lines = stack_trace.splitlines()
+    for index, text in enumerate(lines):
+        frame = _FRAME.match(text)
+        if frame is None:
+            continue
+        line = int(frame["line"])
+        below = lines[index + 1 : index + 3]
+        shown = below[0] if below and not _FRAME.match(below[0]) else ""
+        raw = linecache.getline(frame["file"], line).rstrip("\n") or shown.strip()
+        indent = len(raw) - len(raw.lstrip())
+        column, end = indent, len(raw.rstrip())
+        if shown and len(below) > 1 and _CARETS.match(below[1]):
+            printed = len(shown) - len(shown.lstrip())
+            first = len(below[1]) - len(below[1].lstrip())
+            column, end = indent + first - printed, indent + len(below[1].rstrip()) - printed
+        found.append((frame["file"], Span(line, max(0, column), line, max(0, column, end))))
+    return found
+
+
+def span_of(node: Node, modules: Mapping[str, Span]) -> Span | None:
+    """The visitor's innermost expression that led to the node; outside of a snippet the innermost frame.
+
+    ``modules``: where the snippet built each module, by the module's id as text. A layer inside of a container of PyTorch's, such as ``Sequential``, comes
+    from where it was built, since the visitor's code calls the container only.
+    """
+    frames = spans(node.meta.get("stack_trace") or "")
+    own = [span for file, span in frames if file == SNIPPET]
+    stack = node.meta.get("nn_module_stack") or node.meta.get("fwd_nn_module_stack") or {}
+    foreign = [str(key) for key, (_, kind) in stack.items() if getattr(kind, "__module__", "") != "__main__"]
+    if foreign and foreign[-1] in modules and (not own or len(foreign) > 1):
+        return modules[foreign[-1]]
+    if own:
+        return own[-1]
+    return None if modules or not frames else frames[-1][1]
+
+
+def origin_of(node: Node, modules: Mapping[str, Span], *, nodes: tuple[str, ...], op: str) -> Origin:
+    span = span_of(node, modules)
+    if span is None:
+        return Origin(nodes=nodes, op=op)
+    return Origin(line=span.line, column=span.column, end_line=span.end_line, end_column=span.end_column, nodes=nodes, op=op)
+
+
+def dynamo_origins(graph: Graph, modules: Mapping[str, Span]) -> dict[str, Origin]:
+    """The origins of the nodes of a graph of Dynamo's."""
+    return {node.name: origin_of(node, modules, nodes=(node.name,), op=called(node)) for node in graph.nodes}
+
+
+def aten_origins(graph: Graph, names: Mapping[str, str], before: OriginTable) -> dict[str, Origin]:
+    """The origins of the nodes of a graph of AOTAutograd's, by those of Dynamo's graph.
+
+    ``names``: Dynamo's name of each placeholder that has one.
+    """
+    table: dict[str, Origin] = {}
+    for node in graph.nodes:
+        source = names.get(node.name) or fx_node_name(node)
+        path = tuple(dict.fromkeys(name for name in (source, node.name) if name))
+        op = str(node.meta.get("original_aten") or called(node))
+        known = before.get(source)
+        table[node.name] = known.model_copy(update={"nodes": path, "op": op}) if known else origin_of(node, {}, nodes=path, op=op)
+    return table
+
+
+def called(node: Node) -> str:
+    """The name of what a node calls, "" for inputs, attributes and outputs."""
+    if node.op in ("placeholder", "output", "get_attr"):
+        return ""
+    return node.target if isinstance(node.target, str) else str(getattr(node.target, "__name__", node.target))

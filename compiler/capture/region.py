@@ -1,0 +1,123 @@
+"""One region, from the graph that Dynamo hands to a backend to the callable that it gets back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch.fx import GraphModule, Node
+
+from compiler.capture.aot import AotCompiler
+from compiler.capture.dynamo import describe_region, title_of
+from compiler.capture.origins import Span, dynamo_origins
+from compiler.capture.present import present_here
+from compiler.observe.torch_names import graph_break, guard_rows, static_fakes
+from compiler.options import Options
+from compiler.recorder import Recorder
+from compiler.target import Target
+from compiler.trace import Decision
+
+
+class Observer(Protocol):
+    """Who wants to look at regions while a snippet runs. ``modules``: where the snippet built each module, by its id as text."""
+
+    modules: Mapping[str, Span]
+
+    def called(self, region: Region, inputs: Sequence[Any]) -> None:
+        """The region is about to run for the first time, with these inputs."""
+
+
+@dataclass(slots=True)
+class Region:
+    """A compiled region: calling it runs the compiled code. ``graph`` is Dynamo's graph, which runs eagerly."""
+
+    id: int
+    graph: GraphModule
+    compiler: AotCompiler
+    compiled: Callable[..., Any]
+    observer: Observer | None
+    first: bool = True
+
+    def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401  # any values
+        if self.first and self.observer is not None:
+            self.first = False
+            self.observer.called(self, inputs)
+        return self.compiled(*inputs)
+
+
+@dataclass(slots=True)
+class Specialised:
+    """A region whose sizes Dynamo left open: compiled anew for each set of sizes that it is called with."""
+
+    compile: Callable[[GraphModule, Sequence[Any]], Region]
+    gm: GraphModule
+    regions: dict[tuple[object, ...], Region] = field(default_factory=dict)
+
+    def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401  # any values
+        key = tuple(
+            (tuple(value.shape), value.stride(), value.dtype, value.requires_grad) if isinstance(value, torch.Tensor) else value
+            for value in inputs
+        )
+        if key not in self.regions:
+            self.regions[key] = self.compile(with_sizes(self.gm, inputs), static_fakes(inputs))
+        return self.regions[key](*inputs)
+
+
+def compile_region(
+    gm: GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Options,
+    target: Target,
+    recorder: Recorder,
+    observer: Observer | None = None,
+) -> Callable[..., Any]:
+    """Compile one of Dynamo's graphs; the result takes the graph's inputs and gives its outputs.
+
+    Raises CompileError when a stage fails; the recorder has that stage by then.
+    """
+    modules = observer.modules if observer else {}
+    origins = dynamo_origins(gm.graph, modules)
+    stopped = graph_break(gm)
+    region = recorder.region(*title_of(gm, stopped, origins))
+    symbolic = any(isinstance(value, torch.SymInt | torch.SymFloat) or _symbolic(value) for value in example_inputs) or _symbolic_inputs(gm)
+    with recorder.stage(region, "dynamo") as draft:
+        describe_region(draft, gm, origins, guard_rows(), stopped, "cuda" if target.is_gpu else "")
+        if symbolic:
+            draft.decisions.append(SPECIALISED)
+
+    def compile_static(static: GraphModule, inputs: Sequence[Any]) -> Region:
+        compiler = AotCompiler(region, static, options, target, present_here(target), recorder, origins)
+        return Region(region, static, compiler, compiler.compile(inputs), observer)
+
+    return Specialised(compile_static, gm) if symbolic else compile_static(gm, example_inputs)
+
+
+SPECIALISED = Decision(
+    subject="sizes",
+    verdict="noted",
+    rule="specialised",
+    reason="Dynamo left sizes of this graph open; it is compiled for the sizes that it is called with, and again for others.",
+)
+
+
+def _symbolic(value: object) -> bool:
+    return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride()))
+
+
+def _symbolic_inputs(gm: GraphModule) -> bool:
+    values = [node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder"]
+    return any(isinstance(value, torch.SymInt | torch.SymFloat) or _symbolic(value) for value in values)
+
+
+def with_sizes(gm: GraphModule, inputs: Sequence[Any]) -> GraphModule:
+    """The graph with its numbers put in: an input that is a number keeps its place, but is no longer read."""
+    graph, values = torch.fx.Graph(), iter(inputs)
+    known: dict[Node, Any] = {}
+    for node in gm.graph.nodes:
+        known[node] = graph.node_copy(node, known.__getitem__)
+        if node.op == "placeholder" and not isinstance(value := next(values), torch.Tensor):
+            known[node] = value
+    return GraphModule(gm, graph)

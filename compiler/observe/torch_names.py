@@ -1,0 +1,150 @@
+"""The private names of PyTorch that capture relies on, each behind a function of ours; a test lists and checks them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+RELIES_ON = (
+    "torch._guards.TracingContext.try_get",
+    "torch._guards.Guard.create_fn_name",
+    "torch._dynamo.backends.common.aot_autograd",
+    "torch._dynamo.optimize",
+    "torch._dynamo.reset",
+    "torch._dynamo.config.patch",
+    "torch._dynamo.exc.BackendCompilerFailed",
+    "torch._functorch.config.patch",
+    "torch._functorch.config.donated_buffer",
+    "torch._functorch.config.force_non_lazy_backward_lowering",
+    "torch._functorch.partitioners.min_cut_rematerialization_partition",
+    "torch._decomp.core_aten_decompositions",
+    "torch._decomp.get_decompositions",
+    "torch._subclasses.fake_tensor.FakeTensorMode",
+)
+"""Dotted names, without those that ``torch.fx`` and ``torch.compile`` document."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardRow:
+    kind: str
+    subject: str
+    code: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Why Dynamo ended a graph before the function's end, and the user's frames at that place, outermost first: (file, line)."""
+
+    reason: str
+    frames: tuple[tuple[str, int], ...]
+
+
+def guard_rows() -> tuple[GuardRow, ...]:
+    """What must hold for the graph being compiled right now to be used again."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None:
+        return ()
+    rows = [GuardRow(g.create_fn_name(), str(g.name), tuple(g.code_list or ())) for g in context.guards_context.dynamo_guards]
+    return tuple(sorted(set(rows), key=lambda row: (row.kind != "TENSOR_MATCH", row.kind, row.subject)))
+
+
+def graph_break(gm: GraphModule) -> Break | None:
+    """The graph break that ended this graph, or None when it ends because the function does."""
+    reason = getattr(gm, "compile_subgraph_reason", None)
+    if reason is None or not reason.graph_break:
+        return None
+    return Break(str(reason.reason), tuple((frame.filename, frame.lineno or 0) for frame in reason.user_stack))
+
+
+def mutated_inputs() -> tuple[int, ...]:
+    """The places of the inputs that the graph being compiled right now writes to."""
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fw_metadata is None:
+        return ()
+    return tuple(place for place, info in enumerate(context.fw_metadata.input_info) if info.mutates_data or info.mutates_metadata)
+
+
+def input_place(node: Node) -> int | None:
+    """Which input of Dynamo's graph a placeholder of AOTAutograd's stands for, None for tangents and saved values."""
+    place = getattr(node.meta.get("desc"), "idx", None)
+    return place if isinstance(place, int) and type(node.meta["desc"]).__name__ == "PlainAOTInput" else None
+
+
+def fx_node_name(node: Node) -> str:
+    """The node of Dynamo's graph that a node of AOTAutograd's came from, "" when it is not known."""
+    sources = node.meta.get("from_node")
+    if sources:
+        return str(sources[0].name)
+    stack = node.meta.get("fwd_source_fn_stack") or node.meta.get("source_fn_stack")
+    return str(stack[-1][0]) if stack else ""
+
+
+def aot_compile(
+    gm: GraphModule,
+    inputs: Sequence[Any],
+    forward: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]],
+    backward: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]],
+    decompositions: dict[Any, Callable[..., Any]],
+) -> Callable[..., Any]:
+    """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs; the backward's is called at once as well."""
+    from torch._dynamo.backends.common import aot_autograd
+    from torch._functorch import config
+    from torch._functorch.partitioners import min_cut_rematerialization_partition
+
+    backend = aot_autograd(
+        fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition, decompositions=decompositions
+    )
+    # A donated buffer could not be read again by a second backward, which measuring needs.
+    with config.patch(donated_buffer=False, force_non_lazy_backward_lowering=True):
+        compiled: Callable[..., Any] = backend(gm, inputs)
+    return compiled
+
+
+def static_fakes(values: Sequence[Any]) -> list[Any]:
+    """Fake tensors of fixed sizes for real ones; other values as they are."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    mode = FakeTensorMode()
+    return [mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value for value in values]
+
+
+def decomposition_table(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
+    """PyTorch's core ATen decompositions and those of the named packets, such as ``_softmax``."""
+    from torch._decomp import core_aten_decompositions, get_decompositions
+
+    packets = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
+    return {**core_aten_decompositions(), **get_decompositions(packets)}
+
+
+def optimize(backend: Callable[..., Any], *, fullgraph: bool, dynamic: bool | None) -> Callable[[Any], Any]:
+    """Dynamo with this backend, as a decorator for functions and modules."""
+    decorate: Callable[[Any], Any] = torch._dynamo.optimize(backend, nopython=fullgraph, dynamic=dynamic)
+    return decorate
+
+
+@contextmanager
+def fresh_dynamo() -> Iterator[None]:
+    """Dynamo without anything that it remembers of other snippets; its logs stay quiet."""
+    import logging
+
+    torch._dynamo.reset()
+    with ExitStack() as stack:
+        stack.enter_context(torch._dynamo.config.patch(suppress_errors=False, verbose=False))
+        logger = logging.getLogger("torch")
+        level = logger.level
+        logger.setLevel(logging.ERROR)
+        stack.callback(logger.setLevel, level)
+        yield
+    torch._dynamo.reset()
+
+
+def cause(error: BaseException) -> BaseException:
+    """What was raised inside a compiler that Dynamo called, instead of Dynamo's own wrapping of it."""
+    while (inner := getattr(error, "inner_exception", None)) is not None:
+        error = inner
+    return error
