@@ -1,0 +1,128 @@
+"""What a zygote does once before it forks (imports, one trusted forward compilation, checks), and what each child undoes or sets after it."""
+
+from __future__ import annotations
+
+import importlib
+import itertools
+import linecache
+import os
+import platform
+import sys
+import tempfile
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_MODULES = (
+    "numpy",
+    "torch",
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch._inductor.compile_fx",
+    "triton",
+    "compiler",
+)
+
+
+def warm(folder: str, fully: bool) -> dict[str, Any]:
+    """Import and exercise the compiler, and say what this machine is. ``folder`` is for what that writes; children do not see it."""
+    os.environ.update(
+        OMP_NUM_THREADS="1",
+        OPENBLAS_NUM_THREADS="1",
+        MKL_NUM_THREADS="1",
+        TORCHINDUCTOR_COMPILE_THREADS="1",
+        TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor",
+        TRITON_CACHE_DIR=f"{folder}/triton",
+        TMPDIR=folder,
+        USER="run",
+        CUDA_VISIBLE_DEVICES="",
+        PYTORCH_NVML_BASED_CUDA_CHECK="1",
+    )
+    tempfile.tempdir = None
+    if fully:
+        for name in _MODULES:
+            importlib.import_module(name)
+        _compile_forward()
+    linecache.clearcache()
+    return {"python": platform.python_version(), "cpu": cpu_model(), **versions()}
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    found = {}
+    for name in ("torch", "triton", "fuselab"):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def cpu_model() -> str:
+    """The processor's name and how many of its cores this process may use."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return f"{model} × {len(os.sched_getaffinity(0))}"
+
+
+def _compile_forward() -> None:
+    """A forward compilation through Dynamo and AOTAutograd. A backward would start a thread, and some of this asks for CUDA, which would break children."""
+    import torch
+    import torch._dynamo.convert_frame as convert_frame
+    import tqdm
+    from torch._dynamo.utils import counters
+    from torch._functorch import aot_autograd
+
+    tqdm.tqdm.monitor_interval = 0
+    ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
+    torch._C._ensureCUDADeviceGuardSet = lambda: None
+    try:
+        with torch.no_grad():
+            torch.compile(lambda x, w: torch.nn.functional.gelu(x @ w).sum(-1), backend="aot_eager")(torch.ones(4, 8), torch.ones(8, 8))
+    finally:
+        torch._C._ensureCUDADeviceGuardSet = ask_for_cuda
+    # A child's numbering starts where a fresh process's would.
+    torch._dynamo.reset()
+    counters.clear()
+    aot_autograd.AOT_COUNTER = itertools.count()
+    convert_frame.FRAME_COUNTER = 0
+    convert_frame.FRAME_COMPILE_COUNTER.clear()
+
+
+def assert_forkable() -> None:
+    """One thread, and no device of a GPU open: otherwise children would hang or find no GPU."""
+    threads = os.listdir("/proc/self/task")
+    assert len(threads) == 1, f"the zygote has {len(threads)} threads"
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(FileNotFoundError):
+            assert "nvidia" not in os.readlink(f"/proc/self/fd/{name}"), "CUDA was touched in the zygote"
+
+
+def prepare_child(work: str, gpus: bool) -> None:
+    """In the child, before its sandbox closes: an environment and caches of its own, and CUDA, which cannot be opened later."""
+    os.environ.clear()
+    path = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
+    folders = {"HOME": work, "TMPDIR": work, "TORCHINDUCTOR_CACHE_DIR": f"{work}/inductor", "TRITON_CACHE_DIR": f"{work}/triton"}
+    os.environ.update(
+        PATH=path, LANG="C.UTF-8", USER="run", TORCHINDUCTOR_COMPILE_THREADS="1", FUSELAB_CACHE_DIR=f"{work}/fuselab", **folders
+    )
+    tempfile.tempdir = None
+    os.chdir(work)
+    if "torch" in sys.modules:
+        if gpus:
+            _open_cuda()
+        sys.modules["torch"].set_num_threads(len(os.sched_getaffinity(0)))
+
+
+def _open_cuda() -> None:
+    """Initialise CUDA as trusted code: a small product, and pinned memory."""
+    import torch
+    import torch.utils._triton as asked
+
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    torch.cuda._cached_device_count = None
+    for name in dir(asked):
+        if hasattr(getattr(asked, name), "cache_clear"):
+            getattr(asked, name).cache_clear()
+    ones = torch.ones(256, 256, device="cuda")
+    (ones @ ones).sum().item()
+    torch.empty(1 << 20).pin_memory()
