@@ -15,7 +15,7 @@ COPY app app
 COPY compiler compiler
 
 FROM base AS web
-RUN pip install -c constraints.txt -e ".[web]" "psycopg[binary]"
+RUN pip install -c constraints.txt -e ".[web,postgres]"
 COPY templates templates
 COPY --from=front /src/static/dist static/dist
 RUN useradd --uid 10001 --no-create-home fuselab && install -d -o fuselab data
@@ -27,10 +27,10 @@ CMD ["python", "-m", "app.main"]
 
 FROM base AS worker
 RUN apt-get update && apt-get install -y --no-install-recommends g++ libseccomp2 && rm -rf /var/lib/apt/lists/*
-# The CPU build by default; --build-arg TORCH_INDEX=https://pypi.org/simple takes the CUDA build.
-ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
-RUN pip install --index-url "$TORCH_INDEX" --extra-index-url https://pypi.org/simple torch==2.13.0 \
+# pip's own index gives the CUDA build; --build-arg TORCH_INDEX=... names an index with the CPU build, which is a tenth of its size.
+ARG TORCH_INDEX=
+RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.13.0 \
     && (python -c "import triton" 2>/dev/null || pip install triton==3.9.0) \
-    && pip install -c constraints.txt -e ".[worker]" alembic "psycopg[binary]"
+    && pip install -c constraints.txt -e ".[worker,postgres]" alembic
 # Root here is root of a container without privileges: it needs its six capabilities to give each snippet a user of its own.
 CMD ["python", "-m", "app.worker"]

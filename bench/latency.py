@@ -1,0 +1,113 @@
+"""Prints how long a warm run takes from POST to each stage, how soon the page can be used, and a cold ``torch.compile`` beside it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from bench.browser import CHROMIUM, chromium
+from bench.server import ROOT, Server
+
+SOURCE = (ROOT / "app" / "examples" / "01_add-mul.py").read_text()
+
+
+def post(server: Server, source: str, target: str) -> str:
+    body = json.dumps({"source": source, "target": target}).encode()
+    request = urllib.request.Request(server.url + "/api/runs", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request) as answer:
+        return str(json.load(answer)["id"])
+
+
+def one_run(server: Server, target: str, number: int) -> dict[str, float]:
+    """Seconds from before the POST to the arrival of each stage and of the end, over HTTP as a page sees it."""
+    arrived: dict[str, float] = {}
+    began = time.perf_counter()
+    run_id = post(server, f"# run {number}\n{SOURCE}", target)
+    arrived["(accepted)"] = time.perf_counter() - began
+    with urllib.request.urlopen(f"{server.url}/api/runs/{run_id}/events", timeout=120) as stream:
+        for line in stream:
+            if not line.startswith(b"data:"):
+                continue
+            event = json.loads(line[5:])
+            name = event["name"] if event["event"] == "stage" else f"({event['event']})"
+            arrived.setdefault(name, time.perf_counter() - began)
+            if event["event"] == "stage":
+                arrived["ms " + name] = arrived.get("ms " + name, 0.0) + event["millis"]
+            if event["event"] == "end":
+                if event["status"] != "ok":
+                    raise SystemExit(f"the run failed: {event['problem']}")
+                return arrived
+    raise SystemExit("the stream ended before the run")
+
+
+def page_interactive(server: Server, repeats: int) -> list[float]:
+    """Seconds until a fresh page has its editor and takes input."""
+    times = []
+    with chromium() as browser:
+        for _ in range(repeats):
+            page = browser.new_context().new_page()
+            began = time.perf_counter()
+            page.goto(server.url)
+            page.wait_for_selector("html[data-ready]")
+            times.append(time.perf_counter() - began)
+            page.context.close()
+    return times
+
+
+def cold_compile() -> float:
+    """Seconds that a new process needs to print Inductor's output code for the same snippet, with empty caches."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "snippet.py"
+        script.write_text(SOURCE)
+        given = os.environ | {"TORCH_LOGS": "output_code", "TORCHINDUCTOR_CACHE_DIR": folder + "/cache"}
+        began = time.perf_counter()
+        subprocess.run([sys.executable, str(script)], env=given, check=True, capture_output=True)
+        return time.perf_counter() - began
+
+
+def spread(values: list[float]) -> str:
+    ordered = sorted(values)
+    low, high = ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]
+    return f"{statistics.median(values) * 1000:>8.0f} | {low * 1000:.0f} to {high * 1000:.0f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--targets", nargs="*", default=["sm_90", "cpu"])
+    parser.add_argument("--cold", type=int, default=3, help="how many cold torch.compile processes")
+    chosen = parser.parse_args()
+    print(
+        f"{time.strftime('%Y-%m-%d')}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {chosen.repeats}; milliseconds"
+    )
+    with tempfile.TemporaryDirectory() as folder, Server(Path(folder)) as server:
+        server.wait_for_worker()
+        for target in chosen.targets:
+            one_run(server, target, -1)
+            runs = [one_run(server, target, number) for number in range(chosen.repeats)]
+            print(
+                f"\nPOST to each stage, target {target}\n\n| stage | arrived | 10th to 90th | the stage itself |\n| --- | ---: | ---: | ---: |"
+            )
+            for name in [name for name in runs[0] if not name.startswith("ms ")]:
+                own = [run["ms " + name] for run in runs if "ms " + name in run]
+                cost = f"{statistics.median(own):.1f}" if own else ""
+                print(f"| {name} | {spread([run[name] for run in runs if name in run])} | {cost} |", flush=True)
+        if CHROMIUM:
+            print(f"\n| page interactive | {spread(page_interactive(server, chosen.repeats))} |", flush=True)
+        else:
+            print("\npage interactive: not measured, no chromium")
+    if chosen.cold:
+        print(f"| cold python with TORCH_LOGS=output_code | {spread([cold_compile() for _ in range(chosen.cold)])} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Takes the pictures in docs/ from real runs: wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from bench.browser import chromium
+from bench.server import ROOT, Server
+
+SIZES = {"playground": (1280, 800), "phone": (390, 844)}
+BROKEN = (
+    "import torch\n\n\n@torch.compile\ndef f(a, b):\n    x = a + b\n    return x @ undefined\n\n\nf(torch.randn(8, 8), torch.randn(8, 8))\n"
+)
+
+
+def choose(page: Page, example: str, target: str) -> None:
+    page.select_option("#example", example)
+    page.select_option("select[name=target]", target)
+
+
+def run(page: Page) -> None:
+    page.click(".go")
+    page.wait_for_selector("#head .status[data-state=ok], #head .status[data-state=error]", timeout=120_000)
+    page.wait_for_timeout(300)
+
+
+def main() -> None:
+    docs = ROOT / "docs"
+    docs.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, Server(Path(folder)) as server, chromium() as browser:
+        server.wait_for_worker()
+        for scheme in ("light", "dark"):
+            for name, (width, height) in SIZES.items():
+                context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)  # type: ignore[arg-type]
+                page = context.new_page()
+                page.goto(server.url)
+                page.wait_for_selector("html[data-ready]")
+                choose(page, "add-mul", "sm_90")
+                run(page)
+                page.hover("#editor .cm-line:nth-child(7)")
+                page.wait_for_timeout(200)
+                page.screenshot(path=docs / f"{name}-{scheme}.png")
+                if name == "playground":
+                    choose(page, "softmax", "sm_90")
+                    page.click("#tab-fusion")
+                    run(page)
+                    page.wait_for_selector(".drawing svg")
+                    page.screenshot(path=docs / f"fusion-{scheme}.png")
+                    page.goto(server.url)
+                    page.wait_for_selector("html[data-ready]")
+                    page.click("#editor .cm-content")
+                    page.keyboard.press("Control+a")
+                    page.keyboard.insert_text(BROKEN)
+                    run(page)
+                    page.screenshot(path=docs / f"error-{scheme}.png")
+                context.close()
+
+
+if __name__ == "__main__":
+    main()
