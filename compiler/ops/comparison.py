@@ -40,7 +40,7 @@ def bitwise(name: str, sign: str, reference: Reference) -> Row:
     )
 
 
-def shift(name: str, triton: str, cpp: str, reference: Reference) -> Row:
+def shift(name: str, triton: Template, cpp: Template, reference: Reference) -> Row:
     overloads = tuple(f"aten.bitwise_{name}_shift.{overload}" for overload in ("Tensor", "Tensor_Scalar", "Scalar_Tensor"))
     others = (f"aten.__{name[0]}shift__.Tensor", f"aten.__{name[0]}shift__.Scalar")
     return Row(f"bitwise_{name}_shift", SELF_OTHER, (*overloads, *others), triton, cpp, reference, kinds=INT, domain=((-100, 100), (0, 6)))
@@ -76,6 +76,7 @@ ROWS: tuple[Row, ...] = (
     # A shift by a negative number or by all bits leaves nothing but the sign.
     shift("left", "tl.where(({1} < 0) | ({1} >= {bits}), 0, {0} << {1})",
           "(({1} < 0) | ({1} >= {bits}) ? ({t})0 : ({t})((uint64_t){0} << ({1} & {last})))", torch.bitwise_left_shift),
-    shift("right", "{0} >> tl.where(({1} < 0) | ({1} >= {bits}), {last}, {1})",
-          "({t})({0} >> (({1} < 0) | ({1} >= {bits}) ? ({t}){last} : {1}))", torch.bitwise_right_shift),
+    shift("right", {"int": "{0} >> tl.where(({1} < 0) | ({1} >= {bits}), {last}, {1})", "uint8": "tl.where({1} >= 8, 0, {0} >> {1})"},
+          {"int": "({t})({0} >> (({1} < 0) | ({1} >= {bits}) ? ({t}){last} : {1}))", "uint8": "({1} >= 8 ? 0 : {0} >> {1})"},
+          torch.bitwise_right_shift),
 )  # fmt: skip

@@ -46,7 +46,7 @@ class Row:
 
     The templates are ``str.format`` texts over the operands {0}, {1}, ..., the computing dtype {t} in the target language and its {bits} ({last}: bits
     less one), or a mapping of such by dtype or by kind of dtype. Operands are names or parenthesised; a result in C++ may be wider than its dtype and is to be assigned to a
-    variable of that dtype. ``domain`` bounds each operand in tests. ``interpretable``: Triton's interpreter runs it without libdevice.
+    variable of that dtype. ``domain`` bounds each operand in tests.
     """
 
     name: str
@@ -60,10 +60,6 @@ class Row:
     opmath: bool = True
     kinds: tuple[Kind, ...] = ANY
     domain: tuple[Bounds, ...] = ()
-
-    @property
-    def interpretable(self) -> bool:
-        return "libdevice" not in str(self.triton)
 
     def print(self, language: Literal["triton", "cpp"], arguments: Sequence[str], dtype: str) -> str:
         """The expression on these operands, computed in ``dtype`` (the dtype of the last operand; for a comparison not the result's)."""

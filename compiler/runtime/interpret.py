@@ -16,9 +16,11 @@ def main(arguments: list[str]) -> int:
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
     import torch
 
+    from compiler.runtime import interpreted_libdevice
     from compiler.runtime.triton_private import correct_interpreter
 
     correct_interpreter()
+    interpreted_libdevice.install()
     failures = 0
     for wrapper, inputs, outputs in zip(arguments[::3], arguments[1::3], arguments[2::3], strict=True):
         given = torch.load(inputs, weights_only=True)
