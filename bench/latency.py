@@ -86,17 +86,15 @@ def main() -> None:
     parser.add_argument("--targets", nargs="*", default=["sm_90", "cpu"])
     parser.add_argument("--cold", type=int, default=3, help="how many cold torch.compile processes")
     chosen = parser.parse_args()
-    print(
-        f"{time.strftime('%Y-%m-%d')}, {platform.processor() or platform.machine()}, {os.cpu_count()} cores, median of {chosen.repeats}; milliseconds"
-    )
+    machine = f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    print(f"{time.strftime('%Y-%m-%d')}, {machine}, median of {chosen.repeats}; milliseconds")
     with tempfile.TemporaryDirectory() as folder, Server(Path(folder)) as server:
         server.wait_for_worker()
         for target in chosen.targets:
             one_run(server, target, -1)
             runs = [one_run(server, target, number) for number in range(chosen.repeats)]
-            print(
-                f"\nPOST to each stage, target {target}\n\n| stage | arrived | 10th to 90th | the stage itself |\n| --- | ---: | ---: | ---: |"
-            )
+            print(f"\nPOST to each stage, target {target}\n")
+            print("| stage | arrived | 10th to 90th | the stage itself |\n| --- | ---: | ---: | ---: |")
             for name in [name for name in runs[0] if not name.startswith("ms ")]:
                 own = [run["ms " + name] for run in runs if "ms " + name in run]
                 cost = f"{statistics.median(own):.1f}" if own else ""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from starlette.testclient import TestClient
 from app import store
 from app.main import create_app
 from app.settings import Settings
+from bench.server import free_port
 from compiler.trace import Event
 
 
@@ -48,3 +52,24 @@ def finish(client: TestClient, sessions: sessionmaker[Session]) -> Finish:
         return run_id
 
     return run
+
+
+@pytest.fixture(scope="session")
+def postgresql_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of its own, where Debian's package is installed."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
+    if not found or shutil.which("runuser") is None:
+        pytest.skip("PostgreSQL is not installed")
+    folder = Path(tempfile.mkdtemp(prefix="fuselab-postgresql-"))
+    shutil.chown(folder, "postgres")
+    port = free_port()
+
+    def run(*command: str) -> None:
+        subprocess.run(["runuser", "-u", "postgres", "--", *command], check=True, cwd="/", stdout=subprocess.DEVNULL, timeout=60)
+
+    run(f"{found[-1]}/initdb", "-D", f"{folder}/data", "-A", "trust", "--no-sync")
+    start = f"-p {port} -k {folder} -c listen_addresses=127.0.0.1"
+    run(f"{found[-1]}/pg_ctl", "-D", f"{folder}/data", "-w", "-l", f"{folder}/log", "-o", start, "start")
+    yield f"postgresql+psycopg://postgres@127.0.0.1:{port}/postgres"
+    run(f"{found[-1]}/pg_ctl", "-D", f"{folder}/data", "-m", "immediate", "stop")
+    shutil.rmtree(folder)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
 
 import pytest
 from sqlalchemy.orm import Session, sessionmaker
 
 from app import store
+from app.models import Table
 from app.settings import Settings
 from app.store import QueueFull
 from compiler.trace import Begin, End, Output, Problem
@@ -17,11 +19,19 @@ from tests.app.samples import good_run, stage
 OPTIONS = {"policy": "greedy", "measure": True, "check": False}
 
 
-@pytest.fixture
-def sessions(web_settings: Settings) -> sessionmaker[Session]:
-    made = store.session_factory(web_settings)
-    store.migrate(made.kw["bind"])
-    return made
+@pytest.fixture(params=["sqlite", "postgresql"])
+def sessions(request: pytest.FixtureRequest, web_settings: Settings) -> Iterator[sessionmaker[Session]]:
+    chosen = web_settings
+    if request.param == "postgresql":
+        chosen = web_settings.model_copy(update={"database_url": request.getfixturevalue("postgresql_url")})
+    made = store.session_factory(chosen)
+    engine = made.kw["bind"]
+    store.migrate(engine)
+    with engine.begin() as connection:
+        for table in reversed(Table.metadata.sorted_tables):
+            connection.execute(table.delete())
+    yield made
+    engine.dispose()
 
 
 def submit(sessions: sessionmaker[Session], source: str = "x = 1") -> str:
@@ -50,6 +60,8 @@ def test_migrating_twice_changes_nothing(sessions):
 
 
 def test_sqlite_keeps_a_write_ahead_log(sessions):
+    if sessions.kw["bind"].dialect.name != "sqlite":
+        pytest.skip("says something of SQLite only")
     with sessions() as session:
         assert session.connection().exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
 
