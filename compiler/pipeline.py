@@ -1,4 +1,6 @@
-"""The whole compiler on one page: an ATen graph of one part of a region comes in, a callable goes out, and every step is recorded as a stage."""
+"""The whole compiler on one page: an ATen graph of one part of a region comes in, a callable goes out, and every step is recorded as a
+stage.
+"""
 
 from __future__ import annotations
 

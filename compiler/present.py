@@ -1,4 +1,6 @@
-"""What each step of the pipeline shows: texts with the origin of every line, decisions, kernels, drawings. Reads results, decides nothing."""
+"""What each step of the pipeline shows: texts with the origin of every line, decisions, kernels, drawings. Reads results, decides
+nothing.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
-
 from compiler.errors import CompileError
 from compiler.ir import Buffer, Extern, Graph, Kernel, Program, Ref, Symbol
 from compiler.options import Options
@@ -11,6 +9,7 @@ from compiler.schedule.fusion import fuse
 from compiler.schedule.groups import Group
 from compiler.schedule.kernels import build_kernel
 from compiler.schedule.memory import plan_memory
+from compiler.schedule.order import topological
 from compiler.target import Target
 from compiler.trace import Decision
 
@@ -28,9 +27,9 @@ def schedule(graph: Graph, options: Options, target: Target, *, prefix: str = "k
             steps.append(group.extern)
             continue
         if group.numel == 0:
-            steps += [empty(graph.buffers[name]) for name in sorted(group.writes()) if graph.buffers[name].numel == 0]
+            steps += [empty(graph.buffers[name]) for name in sorted(group.writes) if graph.buffers[name].numel == 0]
             continue
-        live = frozenset(name for name in group.writes() if name in outside[group.id])
+        live = frozenset(name for name in group.writes if name in outside[group.id])
         if live:
             number = sum(isinstance(step, Kernel) for step in steps)
             steps.append(build_kernel(group, kernel_name(prefix, number, group), live, graph.buffers, target))
@@ -59,34 +58,20 @@ def in_order(groups: tuple[Group, ...]) -> list[Group]:
     by_id = {group.id: group for group in groups}
     writers: dict[str, set[int]] = {}
     for group in groups:
-        for name in group.writes():
+        for name in group.writes:
             writers.setdefault(name, set()).add(group.id)
-    needs = {group.id: {writer for name in group.reads() for writer in writers.get(name, ())} - {group.id} for group in groups}
-    needed_by: dict[int, list[int]] = {}
-    for group_id, wanted in needs.items():
-        for other in wanted:
-            needed_by.setdefault(other, []).append(group_id)
-    waiting = {group_id: len(wanted) for group_id, wanted in needs.items()}
-    ready = [(group.first, group.id) for group in groups if not waiting[group.id]]
-    heapq.heapify(ready)
-    ordered: list[Group] = []
-    while ready:
-        _, group_id = heapq.heappop(ready)
-        ordered.append(by_id[group_id])
-        for other in needed_by.get(group_id, ()):
-            waiting[other] -= 1
-            if not waiting[other]:
-                heapq.heappush(ready, (by_id[other].first, other))
+    needs = {group.id: {writer for name in group.reads for writer in writers.get(name, ())} - {group.id} for group in groups}
+    ordered = topological(needs, {group.id: group.first for group in groups})
     if len(ordered) != len(groups):
         raise CompileError("fusion", "fused kernels wait for each other", hint="this is a fault of the compiler; try the policy 'none'")
-    return ordered
+    return [by_id[group_id] for group_id in ordered]
 
 
 def readers_outside(graph: Graph, groups: list[Group]) -> dict[int, set[str]]:
     """For each group the buffers of its own that other groups or the caller read."""
     readers: dict[str, set[int]] = {}
     for group in groups:
-        for name in group.reads():
+        for name in group.reads:
             readers.setdefault(name, set()).add(group.id)
     results = {output.buffer for output in graph.outputs if isinstance(output, Ref)}
-    return {group.id: {name for name in group.writes() if name in results or readers.get(name, set()) - {group.id}} for group in groups}
+    return {group.id: {name for name in group.writes if name in results or readers.get(name, set()) - {group.id}} for group in groups}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from compiler.ir import ITEM_BYTES, Buffer, Load, Phase, Store, Tiling
 from compiler.options import Policy
-from compiler.schedule.groups import Group
+from compiler.schedule.groups import Alignment, Group
 from compiler.target import Target
 
 DOMINANCE = 16  # a pair that saves this many times more bytes goes first, whatever its kind
@@ -46,24 +46,26 @@ def access_bytes(line: Load | Store, loops: tuple[int, ...], buffer: Buffer) -> 
     return min(points * item, max(buffer.numel, 1) * item)
 
 
-def score_fusion(first: Group, second: Group, buffers: Mapping[str, Buffer], readers: Mapping[str, int]) -> FusionScore:
-    """The score of two groups that lie on one space. ``readers`` counts for each buffer the groups and results that read it."""
-    loops = (*first.loops, *first.reduction)
-    first_reads, second_reads = first.reads(), second.reads()
-    seen = {(line.buffer, line.offset, line.strides): line for line in first.accesses()}
+def score_fusion(first: Group, second: Group, space: Alignment, buffers: Mapping[str, Buffer], readers: Mapping[str, int]) -> FusionScore:
+    """The score of two groups on a common space. ``readers`` counts for each buffer the groups and results that read it."""
+    loops = (*space.loops, *space.reduction)
     saved = 0
-    counted: set[tuple[str, int, tuple[int, ...]]] = set()
-    for line in second.accesses():
-        key = line.buffer, line.offset, line.strides
-        if key in seen and key not in counted:
+    shared = first.accesses.keys() & second.accesses.keys()
+    for name in shared:
+        seen = {(line.offset, space.strides_first(line.strides)): line for line in first.accesses[name]}
+        counted: set[tuple[int, tuple[int, ...]]] = set()
+        for line in second.accesses[name]:
+            strides = space.strides_second(line.strides)
+            key = line.offset, strides
+            if key not in seen or key in counted:
+                continue
             counted.add(key)
-            saved += access_bytes(line, loops, buffers[line.buffer])
-            inside = (line.buffer in first_reads) + (line.buffer in second_reads)
-            if isinstance(seen[key], Store) and readers.get(line.buffer, 0) == inside:
-                saved += access_bytes(line, loops, buffers[line.buffer])
-    shared = len((first_reads | first.writes()) & (second_reads | second.writes()))
+            size = access_bytes(replace(line, strides=strides), loops, buffers[name])
+            inside = (name in first.reads) + (name in second.reads)
+            dies = isinstance(seen[key], Store) and readers.get(name, 0) == inside
+            saved += 2 * size if dies else size
     distance = max(abs(first.first - second.last), abs(second.first - first.last))
-    return FusionScore(int(first.reduces == second.reduces), saved, shared, -distance, -len(first.members) - len(second.members))
+    return FusionScore(int(first.reduces == second.reduces), saved, len(shared), -distance, -len(first.members) - len(second.members))
 
 
 @dataclass(frozen=True, slots=True)

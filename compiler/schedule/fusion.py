@@ -8,25 +8,27 @@ from dataclasses import dataclass, field, replace
 from compiler.ir import Buffer, Graph, Load, Ref, Store
 from compiler.options import Policy
 from compiler.schedule.choices import LIMITS, PREFERENCES, Candidate, FusionScore, score_fusion
-from compiler.schedule.groups import Aligned, Group, alignments, group_of
+from compiler.schedule.groups import Alignment, Group, alignments, group_of
+from compiler.schedule.order import Ranks
 from compiler.trace import Decision, Scalar
 
 ROUNDS = 10
 NEIGHBOURS = 16  # pairs further apart than this among the users of one buffer are not considered
 VISITS = 2_000  # groups looked at to prove that a fusion closes no cycle
+LOST = "A better pair took one of them in this round; what came of it is judged in the next."
 RECORDED = 20_000  # decisions kept for the trace
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two groups in the order in which they run, and what is known about them."""
+    """Two groups in the order in which they run. ``spaces`` are common spaces up to the first that is ``legal``; none is sought in vain."""
 
     first: Group
     second: Group
-    depends: bool
-    aligned: tuple[Aligned, ...]
     cycle: bool
     device: bool
+    spaces: tuple[Alignment, ...] = ()
+    legal: Alignment | None = None
 
 
 def library_call(pair: Pair) -> bool:
@@ -41,12 +43,12 @@ def different_device(pair: Pair) -> bool:
 
 def different_iteration_space(pair: Pair) -> bool:
     """Their loops cannot be split and reordered into common ones: the numbers of iterations differ, or do not divide each other."""
-    return not pair.aligned
+    return not pair.spaces
 
 
 def another_iteration_reads(pair: Pair) -> bool:
     """One reads elements that the other writes in a different iteration, so that they must be finished before it starts."""
-    return not any(dependences_match(aligned) for aligned in pair.aligned)
+    return pair.legal is None
 
 
 def closes_a_cycle(pair: Pair) -> bool:
@@ -57,36 +59,36 @@ def closes_a_cycle(pair: Pair) -> bool:
 REFUSALS: tuple[Callable[[Pair], bool], ...] = (
     library_call,
     different_device,
+    closes_a_cycle,
     different_iteration_space,
     another_iteration_reads,
-    closes_a_cycle,
 )
 
 
-def dependences_match(aligned: Aligned) -> bool:
+def dependences_match(first: Group, second: Group, space: Alignment) -> bool:
     """Whether whatever the second group reads of the first's results, it reads in the iteration that writes it."""
-    stores: dict[str, list[Store]] = {}
-    for line in aligned.first.accesses():
-        if isinstance(line, Store):
-            stores.setdefault(line.buffer, []).append(line)
-    for line in aligned.second.accesses():
-        if isinstance(line, Load) and line.buffer in stores:
-            written = stores[line.buffer]
-            if line.indirect or len(written) > 1:
-                return False
-            if (line.offset, line.strides) != (written[0].offset, written[0].strides):
+    for name in first.writes & second.reads:
+        written = [line for line in first.accesses[name] if isinstance(line, Store)]
+        if len(written) > 1:
+            return False
+        place = written[0].offset, space.strides_first(written[0].strides)
+        for line in second.accesses[name]:
+            if isinstance(line, Load) and (line.indirect or (line.offset, space.strides_second(line.strides)) != place):
                 return False
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What ``can_fuse`` says of a pair: the rule that refused it, or the fused group."""
+    """What ``can_fuse`` says of a pair: the rule that refused it, or the space on which they may be fused, in the order in which they
+    run.
+    """
 
     rule: str
     reason: str
-    score: FusionScore | None
-    fused: Group | None
+    score: FusionScore | None = None
+    space: Alignment | None = None
+    swapped: bool = False
 
 
 @dataclass(slots=True)
@@ -100,7 +102,8 @@ class Rounds:
     needs: list[frozenset[int]]
     readers: dict[str, int]
     next_id: int
-    refused: dict[tuple[int, int], Verdict] = field(default_factory=dict)
+    ranks: Ranks = field(default_factory=Ranks)
+    verdicts: dict[tuple[int, int], Verdict] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
 
     @property
@@ -109,27 +112,35 @@ class Rounds:
 
     def before(self, group: Group) -> set[int]:
         """The groups whose results this one needs."""
-        members = [member.position for member in group.members] or [group.first]
-        return {self.owner[needed] for position in members for needed in self.needs[position]} - {group.id}
+        if group.extern is not None:
+            return {self.owner[needed] for needed in self.needs[group.first]}
+        return {self.owner[needed] for member in group.members for needed in self.needs[member.position]} - {group.id}
 
     def reaches(self, start: set[int], goal: int) -> bool:
-        """Whether ``goal`` is among the groups needed, directly or not, by those in ``start``. Undecided after many steps: yes."""
+        """Whether ``goal`` is among the groups in ``start`` and those they need, directly or not. Undecided after many steps: yes."""
         stack, seen = list(start), set(start)
         while stack:
             current = stack.pop()
             if current == goal or len(seen) > VISITS:
                 return True
-            for needed in self.before(self.groups[current]) - seen:
-                seen.add(needed)
-                stack.append(needed)
+            if self.ranks.may_need(current, goal):
+                fresh = self.before(self.groups[current]) - seen
+                seen |= fresh
+                stack += fresh
         return False
+
+    def closes_cycle(self, first: Group, second: Group) -> bool:
+        """Whether a third group needs one of the two and is needed by the other."""
+        if self.reaches(self.before(second) - {first.id}, first.id):
+            return True
+        return self.reaches(self.before(first) - {second.id}, second.id)
 
 
 def candidate_pairs(rounds: Rounds) -> Iterator[tuple[Group, Group]]:
     """Pairs of groups that touch a common buffer, each once, in the order of lowering."""
     users: dict[str, list[Group]] = {}
     for group in sorted(rounds.groups.values(), key=lambda group: group.first):
-        for name in sorted(group.reads() | group.writes()):
+        for name in sorted(group.reads | group.writes):
             users.setdefault(name, []).append(group)
     seen: set[tuple[int, int]] = set()
     for touching in users.values():
@@ -143,30 +154,38 @@ def candidate_pairs(rounds: Rounds) -> Iterator[tuple[Group, Group]]:
 
 def can_fuse(rounds: Rounds, one: Group, other: Group) -> Verdict:
     """Whether two groups may become one kernel; the first refusal that applies says no, and legality is asked before preference."""
-    before_one, before_other = rounds.before(one), rounds.before(other)
-    if other.id in before_one:
-        one, other, before_one, before_other = other, one, before_other, before_one
-    depends = one.id in before_other
-    library = one.extern is not None or other.extern is not None
-    aligned = () if library else tuple(alignments(one, other))
-    cycle = not library and (rounds.reaches(before_other - {one.id}, one.id) or rounds.reaches(before_one - {other.id}, other.id))
-    pair = Pair(one, other, depends, aligned, cycle, library or _device(rounds, one) == _device(rounds, other))
+    swapped = other.id in rounds.before(one)
+    first, second = (other, one) if swapped else (one, other)
+    depends = first.id in rounds.before(second)
+    library = first.extern is not None or second.extern is not None
+    pair = Pair(first, second, not library and rounds.closes_cycle(first, second), _device(rounds, first) == _device(rounds, second))
+    if not (library or pair.cycle):
+        pair = with_spaces(pair)
     for refusal in REFUSALS:
         if refusal(pair):
-            return Verdict(refusal.__name__, refusal.__doc__ or "", None, None)
-    legal = next(item for item in aligned if dependences_match(item))
-    score = score_fusion(legal.first, legal.second, rounds.buffers, rounds.readers)
-    candidate = Candidate(legal.first, legal.second, depends, score, LIMITS[rounds.policy])
+            return Verdict(refusal.__name__, refusal.__doc__ or "")
+    space = pair.legal
+    assert space is not None
+    score = score_fusion(first, second, space, rounds.buffers, rounds.readers)
+    candidate = Candidate(first, second, depends, score, LIMITS[rounds.policy])
     for preference in PREFERENCES:
         if preference(candidate):
-            return Verdict(preference.__name__, preference.__doc__ or "", score, None)
-    members = tuple(sorted((*legal.first.members, *legal.second.members), key=lambda member: member.position))
-    fused = replace(legal.first, members=members, first=min(one.first, other.first), last=max(one.last, other.last))
-    return Verdict("fused", "The best pair left in this round.", score, fused)
+            return Verdict(preference.__name__, preference.__doc__ or "", score)
+    return Verdict("fused", "The best pair left in this round.", score, space, swapped)
+
+
+def with_spaces(pair: Pair) -> Pair:
+    """The pair with the common spaces that were tried until one was legal."""
+    tried: list[Alignment] = []
+    for space in alignments(pair.first, pair.second):
+        tried.append(space)
+        if dependences_match(pair.first, pair.second, space):
+            return replace(pair, spaces=tuple(tried), legal=space)
+    return replace(pair, spaces=tuple(tried))
 
 
 def _device(rounds: Rounds, group: Group) -> str:
-    return rounds.buffers[min(group.writes())].device
+    return rounds.buffers[min(group.writes)].device
 
 
 def fuse(graph: Graph, policy: Policy) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:
@@ -178,7 +197,7 @@ def fuse(graph: Graph, policy: Policy) -> tuple[tuple[Group, ...], tuple[Decisio
                 break
     else:
         for one, other in candidate_pairs(rounds):
-            record(rounds, 1, one, other, "refused", Verdict("policy_none", "The policy is to fuse nothing.", None, None))
+            record(rounds, 1, one, other, "refused", Verdict("policy_none", "The policy is to fuse nothing."))
     return tuple(sorted(rounds.groups.values(), key=lambda group: group.first)), tuple(rounds.decisions)
 
 
@@ -188,10 +207,10 @@ def start(graph: Graph, policy: Policy) -> Rounds:
     needs: list[frozenset[int]] = []
     readers: dict[str, int] = {}
     for position, group in groups.items():
-        needs.append(frozenset(writer for name in group.reads() for writer in writers.get(name, ())))
-        for name in group.reads():
+        needs.append(frozenset(writer for name in group.reads for writer in writers.get(name, ())))
+        for name in group.reads:
             readers[name] = readers.get(name, 0) + 1
-        for name in group.writes():
+        for name in group.writes:
             writers.setdefault(name, []).append(position)
     for output in graph.outputs:
         if isinstance(output, Ref):
@@ -200,35 +219,29 @@ def start(graph: Graph, policy: Policy) -> Rounds:
 
 
 def run_round(rounds: Rounds, number: int) -> bool:
-    """Judge every pair, then fuse the best ones first; a pair whose groups have changed meanwhile waits for the next round. Whether any
-    fused.
-    """
+    """Judge every pair, then fuse the best first; a pair one of whose groups is gone waits for the next round. Whether any fused."""
+    rounds.ranks = Ranks.of({group.id: rounds.before(group) for group in rounds.groups.values()})
     legal: list[tuple[Group, Group, Verdict]] = []
     for one, other in candidate_pairs(rounds):
-        key = one.id, other.id
-        verdict = rounds.refused.get(key) or can_fuse(rounds, one, other)
-        if verdict.fused is None:
-            rounds.refused[key] = verdict
+        verdict = rounds.verdicts.get((one.id, other.id))
+        if verdict is None:
+            verdict = rounds.verdicts[one.id, other.id] = can_fuse(rounds, one, other)
+        if verdict.space is None:
             record(rounds, number, one, other, "refused", verdict)
         else:
             legal.append((one, other, verdict))
     fused_any = False
-    remaining = sorted(legal, key=_Best, reverse=True)
-    for one, other, verdict in remaining:
+    for one, other, verdict in sorted(legal, key=_Best, reverse=True):
         if one.id not in rounds.groups or other.id not in rounds.groups:
-            gone = Verdict(
-                "lost", "A better pair took one of them in this round; what came of it is judged in the next.", verdict.score, None
-            )
-            record(rounds, number, one, other, "lost", gone)
-            continue
-        if fused_any:
-            verdict = can_fuse(rounds, one, other)
-        if verdict.fused is None:
-            record(rounds, number, one, other, "refused", verdict)
-            continue
-        record(rounds, number, one, other, "fused", verdict)
-        replace_pair(rounds, one, other, verdict.fused)
-        fused_any = True
+            record(rounds, number, one, other, "lost", replace(verdict, rule="lost", reason=LOST))
+        elif rounds.closes_cycle(one, other):
+            refusal = replace(verdict, rule=closes_a_cycle.__name__, reason=closes_a_cycle.__doc__ or "", space=None)
+            rounds.verdicts[one.id, other.id] = refusal
+            record(rounds, number, one, other, "refused", refusal)
+        else:
+            record(rounds, number, one, other, "fused", verdict)
+            fuse_pair(rounds, one, other, verdict)
+            fused_any = True
     return fused_any
 
 
@@ -248,12 +261,19 @@ class _Best:
         return self.score < other.score
 
 
-def replace_pair(rounds: Rounds, one: Group, other: Group, fused: Group) -> None:
-    del rounds.groups[one.id], rounds.groups[other.id]
-    group = replace(fused, id=rounds.next_id)
+def fuse_pair(rounds: Rounds, one: Group, other: Group, verdict: Verdict) -> None:
+    """Put one group in the place of two."""
+    first, second = (other, one) if verdict.swapped else (one, other)
+    space = verdict.space
+    assert space is not None
+    members = space.members(first, second)
+    bounds = min(one.first, other.first), max(one.last, other.last)
+    group = Group(rounds.next_id, members, space.loops, space.reduction, None, *bounds)
     rounds.next_id += 1
+    del rounds.groups[one.id], rounds.groups[other.id]
     rounds.groups[group.id] = group
-    for name in one.reads() & other.reads():
+    rounds.ranks.merge(one.id, other.id, group.id)
+    for name in one.reads & other.reads:
         rounds.readers[name] -= 1
     for member in group.members:
         rounds.owner[member.position] = group.id

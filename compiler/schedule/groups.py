@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 
-from compiler.ir import Extern, Load, Nest, Store
+from compiler.ir import Extern, Load, Nest, Reduce, Store
 from compiler.lowering.nests import restride, row_major
 
 
@@ -19,7 +20,7 @@ class Member:
     position: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """Nests that run in one kernel, or one extern call. ``first`` and ``last`` are positions in the order of lowering."""
 
@@ -50,21 +51,33 @@ class Group:
     def reduces(self) -> bool:
         return bool(self.reduction)
 
-    def accesses(self) -> Iterator[Load | Store]:
+    @cached_property
+    def accesses(self) -> Mapping[str, tuple[Load | Store, ...]]:
+        """The distinct loads and stores of each buffer, in order."""
+        found: dict[str, dict[tuple[object, ...], Load | Store]] = {}
         for member in self.members:
             for line in member.nest.body:
                 if isinstance(line, Load | Store):
-                    yield line
+                    key = (type(line), line.offset, line.strides, isinstance(line, Load) and line.indirect)
+                    found.setdefault(line.buffer, {}).setdefault(key, line)
+        return {name: tuple(lines.values()) for name, lines in found.items()}
 
-    def reads(self) -> set[str]:
+    @cached_property
+    def reads(self) -> frozenset[str]:
         if self.extern is not None:
-            return {ref.buffer for ref in self.extern.refs()}
-        return {line.buffer for line in self.accesses() if isinstance(line, Load)}
+            return frozenset(ref.buffer for ref in self.extern.refs())
+        return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Load) for line in lines))
 
-    def writes(self) -> set[str]:
+    @cached_property
+    def writes(self) -> frozenset[str]:
         if self.extern is not None:
-            return {name for name in self.extern.outputs if name is not None}
-        return {line.buffer for line in self.accesses() if isinstance(line, Store)}
+            return frozenset(name for name in self.extern.outputs if name is not None)
+        return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Store) for line in lines))
+
+    @cached_property
+    def asks_positions(self) -> bool:
+        """Whether a reduction gives the place of an extremum, so that the order of its loops matters."""
+        return any(isinstance(line, Reduce) and line.op.startswith("arg") for member in self.members for line in member.nest.body)
 
 
 def group_of(step: Nest | Extern, position: int) -> Group:
@@ -124,33 +137,42 @@ Sources = tuple[tuple[int, int] | None, ...]
 """For each loop of a new space: the old loop and the factor on its stride; None where nothing depends on it."""
 
 
-def moved_to(group: Group, loops: tuple[int, ...], reduction: tuple[int, ...], sources: Sources, *, inner: bool | None = None) -> Group:
-    """The group on another space. ``inner`` says for all members whether they run at every point of the reduction loops."""
-
-    def moved(strides: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(0 if source is None else strides[source[0]] * source[1] for source in sources)
-
-    members = tuple(
-        replace(
-            member,
-            inner=member.inner if inner is None else inner,
-            nest=replace(member.nest, loops=loops, reduction=reduction, body=tuple(restride(line, moved) for line in member.nest.body)),
-        )
-        for member in group.members
-    )
-    return replace(group, members=members, loops=loops, reduction=reduction)
-
-
 @dataclass(frozen=True, slots=True)
-class Aligned:
-    """Two groups on one space."""
+class Alignment:
+    """A space on which two groups can run together, and where each finds its loops in it. ``inner``: see ``Member``, None: as it was."""
 
-    first: Group
-    second: Group
+    loops: tuple[int, ...]
+    reduction: tuple[int, ...]
+    first: Sources
+    second: Sources
+    inner_first: bool | None
+    inner_second: bool | None
+
+    def strides_first(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+        return moved(strides, self.first)
+
+    def strides_second(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+        return moved(strides, self.second)
+
+    def members(self, first: Group, second: Group) -> tuple[Member, ...]:
+        """The nests of both groups on the common space, in the order of lowering."""
+        both = [self._member(member, self.first, self.inner_first) for member in first.members]
+        both += [self._member(member, self.second, self.inner_second) for member in second.members]
+        return tuple(sorted(both, key=lambda member: member.position))
+
+    def _member(self, member: Member, sources: Sources, inner: bool | None) -> Member:
+        body = tuple(restride(line, lambda strides: moved(strides, sources)) for line in member.nest.body)
+        nest = replace(member.nest, loops=self.loops, reduction=self.reduction, body=body)
+        return Member(nest, member.inner if inner is None else inner, member.position)
 
 
-def alignments(first: Group, second: Group) -> Iterator[Aligned]:
-    """Ways to bring both groups onto one space, the most promising first: along a buffer that both touch, or point by point in order."""
+def moved(strides: tuple[int, ...], sources: Sources) -> tuple[int, ...]:
+    """Strides over the loops of a new space."""
+    return tuple(0 if source is None else strides[source[0]] * source[1] for source in sources)
+
+
+def alignments(first: Group, second: Group) -> Iterator[Alignment]:
+    """Spaces for both groups, the most promising first: along a buffer that both touch, or point by point in order."""
     tried: set[tuple[Digit, ...]] = set()
     for left, right in _guides(first, second):
         digits = _digits(first, second, left, right)
@@ -163,18 +185,13 @@ def alignments(first: Group, second: Group) -> Iterator[Aligned]:
 
 
 def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None, Sequence[int] | None]]:
-    """Pairs of strides to align along: of a buffer that one side writes and the other reads, of one that both read, of the flat order
-    (None).
-    """
-    by_name: dict[str, list[Load | Store]] = {}
-    for line in first.accesses():
-        if not (isinstance(line, Load) and line.indirect):
-            by_name.setdefault(line.buffer, []).append(line)
+    """Pairs of strides to align along: of a buffer one side writes and the other reads, of one both read, of the flat order (None)."""
     shared: list[tuple[bool, Sequence[int], Sequence[int]]] = []
-    for line in second.accesses():
-        if isinstance(line, Load) and not line.indirect:
-            for other in by_name.get(line.buffer, [])[:4]:
-                shared.append((isinstance(other, Load), other.strides, line.strides))
+    for name, lines in second.accesses.items():
+        for other in first.accesses.get(name, ())[:4]:
+            for line in lines[:4]:
+                if isinstance(line, Load) and not line.indirect and not (isinstance(other, Load) and other.indirect):
+                    shared.append((isinstance(other, Load), other.strides, line.strides))
     shared.sort(key=lambda item: item[0])
     for _, left, right in shared[:12]:
         yield left, right
@@ -182,9 +199,7 @@ def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None,
 
 
 def _digits(first: Group, second: Group, left: Sequence[int] | None, right: Sequence[int] | None) -> list[Digit] | None:
-    """The common loops of the two groups' full spaces, or of the parallel ones where only one side reduces and the other has no more
-    points.
-    """
+    """The common loops of both full spaces, or of the parallel ones where only one side reduces and the other has no more points."""
     left_sizes, right_sizes = (*first.loops, *first.reduction), (*second.loops, *second.reduction)
     if first.reduces != second.reduces and first.numel == second.numel:
         left_sizes, right_sizes = first.loops, second.loops
@@ -195,12 +210,13 @@ def _digits(first: Group, second: Group, left: Sequence[int] | None, right: Sequ
     return common_digits(left_sizes, left_strides, right_sizes, right_strides)
 
 
-def _aligned(first: Group, second: Group, digits: list[Digit]) -> Aligned | None:
-    """Both groups on the digits, in the loop order of the side that reduces (else of the first)."""
+def _aligned(first: Group, second: Group, digits: list[Digit]) -> Alignment | None:
+    """The space made of the digits, in the loop order of the side that reduces (else of the first)."""
     if second.reduces and not first.reduces:
-        swapped = [Digit(d.size, d.right, d.right_times, d.left, d.left_times) for d in digits]
-        turned = _aligned(second, first, swapped)
-        return None if turned is None else Aligned(turned.second, turned.first)
+        turned = _aligned(second, first, [Digit(d.size, d.right, d.right_times, d.left, d.left_times) for d in digits])
+        if turned is None:
+            return None
+        return Alignment(turned.loops, turned.reduction, turned.second, turned.first, turned.inner_second, turned.inner_first)
     outer = len(first.loops)
     ordered = sorted(digits, key=lambda digit: (digit.left, -digit.left_times))
     parallel = [digit for digit in ordered if digit.left < outer]
@@ -208,29 +224,20 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Aligned | None
     only_outer = first.reduces and not second.reduces and first.numel == second.numel
     if second.reduces and any((digit.left < outer) != (digit.right < len(second.loops)) for digit in digits):
         return None
-    ordered_reduction = _position_matters(first) or _position_matters(second)
-    if ordered_reduction and not only_outer and not _keeps_order(reduced):
+    if (first.asks_positions or second.asks_positions) and not only_outer and not _keeps_order(reduced):
         return None
-    left_sources: list[tuple[int, int] | None] = [(digit.left, digit.left_times) for digit in parallel]
-    right_sources: list[tuple[int, int] | None] = [(digit.right, digit.right_times) for digit in parallel]
-    loops = tuple(digit.size for digit in parallel)
+    left: list[tuple[int, int] | None] = [(digit.left, digit.left_times) for digit in parallel]
+    right: list[tuple[int, int] | None] = [(digit.right, digit.right_times) for digit in parallel]
     if only_outer:
-        reduction = first.reduction
-        left_sources += [(outer + axis, 1) for axis in range(len(reduction))]
-        right_sources += [None] * len(reduction)
+        left += [(outer + axis, 1) for axis in range(len(first.reduction))]
+        right += [None] * len(first.reduction)
     else:
-        reduction = tuple(digit.size for digit in reduced)
-        left_sources += [(digit.left, digit.left_times) for digit in reduced]
-        right_sources += [(digit.right, digit.right_times) for digit in reduced]
+        left += [(digit.left, digit.left_times) for digit in reduced]
+        right += [(digit.right, digit.right_times) for digit in reduced]
+    loops = tuple(digit.size for digit in parallel)
+    reduction = first.reduction if only_outer else tuple(digit.size for digit in reduced)
     inner = None if second.reduces else False if only_outer else first.reduces
-    return Aligned(
-        moved_to(first, loops, reduction, tuple(left_sources)), moved_to(second, loops, reduction, tuple(right_sources), inner=inner)
-    )
-
-
-def _position_matters(group: Group) -> bool:
-    """Whether a reduction of the group gives the place of an extremum."""
-    return any(getattr(line, "op", "").startswith("arg") for member in group.members for line in member.nest.body)
+    return Alignment(loops, reduction, tuple(left), tuple(right), None, inner)
 
 
 def _keeps_order(reduced: Sequence[Digit]) -> bool:

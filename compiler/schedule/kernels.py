@@ -191,7 +191,7 @@ def without_dead_lines(lines: list[Line], phases: list[Phase]) -> tuple[tuple[Li
 def build_kernel(group: Group, name: str, live: frozenset[str], buffers: Mapping[str, Buffer], target: Target) -> Kernel:
     """The kernel of a group. ``live`` are the buffers that something outside the group reads."""
     loops = (*group.loops, *group.reduction)
-    accesses = list(group.accesses())
+    accesses = [line for lines in group.accesses.values() for line in lines]
     along = contiguous_in_reduction(accesses, len(group.loops))
     phases_of = levels(group)
     reduced = len({phases_of[member.position] for member in group.members if member.inner})
