@@ -1,4 +1,4 @@
-"""A Triton kernel taken down level by level for a target: each level's text with marks into the origins, and what the machine code needs."""
+"""A Triton kernel taken down level by level: each level's text with marks into the origins, and what the machine code needs."""
 
 from __future__ import annotations
 
@@ -151,10 +151,7 @@ def _disassemble(cubin: bytes, cache: KernelCache | None) -> tuple[str, str]:
             sass = run_tool([tool("nvdisasm"), "-ndf", "-gi", "-c", file.name], "sass")
         return f"{usage}\0{sass}".encode()
 
-    if cache is None:
-        printed = run()
-    else:
-        printed = cache.read(cache.get(hashlib.sha256(cubin).hexdigest()[:40], ".sass", run).path)
+    printed = run() if cache is None else cache.read(cache.get(hashlib.sha256(cubin).hexdigest()[:40], ".sass", run).path)
     usage, _, sass = printed.decode().partition("\0")
     return sass, usage
 
@@ -216,7 +213,7 @@ _WARM = KernelSource(
 
 
 def warm(target: Target) -> None:
-    """Compiles a tiny kernel up to PTX, so that a process forked from this one finds Triton and LLVM loaded. Starts no process, nor thread."""
+    """Compiles a tiny kernel up to PTX, so that a process forked from this one finds Triton and LLVM loaded. Starts no process."""
     for name, _, _ in compile_stages(_WARM, target):
         if name in ("ptx", "amdgcn"):
             break

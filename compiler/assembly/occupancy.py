@@ -1,4 +1,4 @@
-"""How many blocks of a kernel fit on a multiprocessor at once, and what limits them: the rules of the CUDA occupancy calculator, and CDNA3's."""
+"""How many blocks of a kernel fit on a multiprocessor at once, and what limits them: the CUDA occupancy calculator's rules, and CDNA3's."""
 
 from __future__ import annotations
 

@@ -34,9 +34,10 @@ def disassemble_cpp(library: Library, unit: CppUnit, kernels: Sequence[KernelSou
 
 
 def _functions(text: str, unit: CppUnit) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
-    """Each function with its instructions and the line of the unit that each comes from; code inlined from the prelude keeps the line before."""
+    """Each function with its instructions and the unit's line that each comes from; code inlined from the prelude keeps the line before."""
     first = min((line for _, line in unit.starts), default=0)
-    name, rows, current = "", [], None
+    name, current = "", None
+    rows: list[tuple[str, int | None]] = []
     for line in text.splitlines():
         if found := _FUNCTION.match(line):
             if name:

@@ -1,6 +1,6 @@
 """From a scheduled program to text: Triton or C++ for each kernel, and the wrapper module that runs them.
 
-``generate(program, target, constants)`` returns ``Sources``: ``kernels`` (each with ``text``, ``marks`` into ``program.graph.origins``, and its
+``generate(program, target, constants)`` returns ``Sources``: ``kernels`` (each with ``text``, ``marks`` into ``program.graph.origins``, its
 launch), ``unit`` (all C++ as one translation unit) and ``wrapper``. ``runtime.launch.load_program`` runs them; ``assembly`` goes below.
 """
 

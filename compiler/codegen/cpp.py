@@ -1,4 +1,4 @@
-"""Fused kernels as C++: loops with OpenMP threads outside and SIMD inside, one function for each kernel, one translation unit for a program."""
+"""Fused kernels as C++: OpenMP threads outside, SIMD inside, one function for each kernel, one translation unit for a program."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ STORED = C_TYPES | {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint
 PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
 CHUNK = 4_096  # additions that one partial sum takes
 STACK_BYTES = 128 * 1024
-_RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit|extern"
-                       r"|false|float|for|friend|goto|if|inline|int|long|namespace|new|operator|private|public|register|return|short|signed|sizeof"
+_RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum|explicit"
+                       r"|extern|false|float|for|friend|goto|if|inline|int|long|namespace|new|operator|private|public|register|return|short|signed|sizeof"
                        r"|static|struct|switch|template|this|throw|true|try|typedef|union|unsigned|using|virtual|void|volatile|while|and|or|not|xor"
                        r"|larger|smaller|exp|log|sin|cos|tan|tanh|erf|pow|abs|floor|ceil|sqrt|round|trunc)")  # fmt: skip
 
@@ -39,16 +39,18 @@ def cpp_number(value: Number, dtype: str) -> str:
         return "true" if value else "false"
     if kind == "int":
         number = int(value)
-        whole = f"INT64_C({number})" if dtype == "int64" else str(number)
-        text = f"(-INT64_C({2**63 - 1}) - 1)" if number == -(2**63) else whole
-        return f"({text})" if number < 0 else text
-    number = float(value)
+        if number == -(2**63):
+            return f"(-INT64_C({2**63 - 1}) - 1)"
+        # Templates of the prelude want both arguments of one type.
+        text = f"INT64_C({number})" if dtype == "int64" else str(number) if dtype == "int32" else f"({C_TYPES[dtype]}){number}"
+        return f"({text})" if number < 0 or "(" in text[:1] else text
+    real = float(value)
     double = dtype == "float64"
-    if isnan(number):
+    if isnan(real):
         return f'__builtin_nan{"" if double else "f"}("")'
-    if not isfinite(number) or (not double and abs(number) > 3.4028235677973366e38):
-        return f"({'-' if number < 0 else ''}__builtin_inf{'' if double else 'f'}())"
-    text = repr(number) if double else f"{_shortest_float(number)}f"
+    if not isfinite(real) or (not double and abs(real) > 3.4028235677973366e38):
+        return f"({'-' if real < 0 else ''}__builtin_inf{'' if double else 'f'}())"
+    text = repr(real) if double else f"{_shortest_float(real)}f"
     return f"({text})" if text.startswith("-") else text
 
 
@@ -171,7 +173,7 @@ class _CppKernel:
             self._pragma("parallel for" + (f" collapse({depth})" if depth > 1 else ""))
 
     def _pointwise(self) -> None:
-        sizes = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size > 1]
+        sizes = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size != 1]
         everything = self.kernel.phases
         if not sizes:
             self._phases(everything)
@@ -192,7 +194,7 @@ class _CppKernel:
     # Reductions along rows: one point of the parallel loops at a time, SIMD along the reduction
 
     def _rows(self) -> None:
-        around = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size > 1]
+        around = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size != 1]
         if not self.inside:
             self._parallel(len(around))
         with self._loops(around):
@@ -218,7 +220,7 @@ class _CppKernel:
         for position, fold in folds.items():
             fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
         indexed = any(fold.indexed for fold in folds.values())
-        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size > 1]
+        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
         if not loops:
             self._row_body(number, phase, folds, "")
         else:
@@ -282,7 +284,7 @@ class _CppKernel:
 
     def _columns(self) -> None:
         kernel, last = self.kernel, self.outer - 1
-        around = [(f"i{k}", size) for k, size in enumerate(kernel.loops[:-1]) if size > 1]
+        around = [(f"i{k}", size) for k, size in enumerate(kernel.loops[:-1]) if size != 1]
         self._parallel(len(around) + 1)
         with self._loops(around):
             with self._loop(f"i{last}_start", kernel.loops[-1], step=str(self.tile)):
@@ -311,7 +313,7 @@ class _CppKernel:
         for position, fold in folds.items():
             fold.declare_tile(self.line, f"v{position}", self.tile, origin)
         self._start_tiles(folds, "")
-        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size > 1]
+        loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
         chunked = bool(folds) and bool(loops) and loops[-1][1] >= 2 * CHUNK and not any(fold.indexed for fold in folds.values())
         with self._loops(loops[:-1] if chunked else loops):
             if not chunked:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 STEP = {
-    "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "largest({0}, {1})", "min": "smallest({0}, {1})", "any": "{0} | {1}", "all": "{0} & {1}",
+    "sum": "{0} + {1}", "prod": "{0} * {1}", "max": "largest({0}, {1})", "min": "smallest({0}, {1})",
+    "any": "{0} | {1}", "all": "{0} & {1}",
 }  # fmt: skip
 # {0} is the tile, {1} the axis, {2} the tile of positions.
 END = {

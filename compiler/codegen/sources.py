@@ -13,7 +13,7 @@ class KernelSource:
     """A generated kernel. ``text`` is a whole Triton module, or one C++ function; ``marks`` has the origins of each of its lines.
 
     ``arguments`` names the buffers in the order of the launch, ``parameters`` what the text calls them, ``dtypes`` their torch dtypes.
-    For Triton: ``grid`` programs, ``constants`` are the tl.constexpr parameters, and the function itself starts at line ``definition`` (from 0).
+    For Triton: ``grid`` programs, ``constants`` are the tl.constexpr parameters, and the function starts at line ``definition`` (from 0).
     """
 
     name: str

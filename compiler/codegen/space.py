@@ -16,7 +16,7 @@ def addressed(body: Iterable[Line]) -> list[Addressed]:
 
 
 def merge_loops(kernel: Kernel) -> Kernel:
-    """The same kernel on as few loops as possible: adjacent loops that every address walks as one are merged, loops of size 1 are dropped."""
+    """The same kernel on as few loops as possible: loops that every address walks as one are merged, loops of size 1 are dropped."""
     outer, total = len(kernel.loops), len(kernel.loops) + len(kernel.reduction)
     lines = addressed(kernel.body)
     strides = [list(line.strides) + [0] * (total - len(line.strides)) for line in lines]

@@ -21,7 +21,7 @@ from compiler.trace import Origin
 HEADER = ("import triton", "import triton.language as tl", "from triton.language.extra import libdevice")
 _WIDE = 2**31
 _RESERVED = re.compile(r"x|r|tl|triton|libdevice|BLOCK|ROW|lane|start|x_mask|r_mask|mask|([irv]|best|at|acc)\d.*")
-# Where a bare Python number becomes a tensor of the other operand's dtype; the second pattern only goes for float32, the dtype of a bare float.
+# Where a bare Python number becomes a tensor of the other operand's dtype; the second pattern only for float32, the dtype of bare floats.
 _INFIX = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
 _CALL = re.compile(r"tl\.(div_rn|maximum|minimum|fma)\(\{0\}, \{1\}(, \{2\}|, propagate_nan=tl\.PropagateNan\.ALL)?\)")
 

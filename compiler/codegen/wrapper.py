@@ -1,4 +1,4 @@
-"""A scheduled program as a Python module: ``call(inputs)`` allocates, launches, frees and returns; it runs alone with torch and Triton or g++."""
+"""A scheduled program as a Python module: ``call(inputs)`` allocates, launches and frees; it runs alone with torch and Triton or g++."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 PRINTED_ELEMENTS = 16
 _TAKEN = frozenset({
-    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example", "constants",
-    "library", "build", "cpp_kernel", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
+    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example",
+    "constants",    "library", "build", "cpp_kernel", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
 })  # fmt: skip
 _CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
 
@@ -279,12 +279,12 @@ class _Wrapper:
             buffer = self.graph.buffers[name]
             self.line(f"{self._name(name)} = laid_out({text}, {buffer.shape}, {buffer.strides})", step.origin)
             return
-        results = [self._name(name) if name else "_" for name in step.outputs]
+        results = [self._name(output) if output else "_" for output in step.outputs]
         self.line(f"{', '.join(results)}{',' if len(results) == 1 else ''} = {text}", step.origin)
-        for name in step.outputs:
-            if name:
-                buffer = self.graph.buffers[name]
-                self.line(f"{self._name(name)} = laid_out({self._name(name)}, {buffer.shape}, {buffer.strides})", step.origin)
+        for output in step.outputs:
+            if output:
+                buffer, name = self.graph.buffers[output], self._name(output)
+                self.line(f"{name} = laid_out({name}, {buffer.shape}, {buffer.strides})", step.origin)
 
     def _argument(self, argument: Argument) -> str:
         match argument:

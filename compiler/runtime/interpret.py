@@ -1,6 +1,6 @@
 """``python -m compiler.runtime.interpret WRAPPER.py IN.pt OUT.pt ...``: runs Triton wrappers on CPU tensors with Triton's interpreter.
 
-IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results, or the text of what went wrong.
+IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results, or what went wrong.
 """
 
 from __future__ import annotations
