@@ -11,7 +11,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from compiler.options import Options
 from compiler.target import find_target
@@ -38,7 +38,7 @@ def serve_one(control: socket.socket, entry: Entry) -> NoReturn:
     os._exit(code & 0xFF)
 
 
-def _arrange(descriptors: list[int]) -> dict[str, object]:  # type: ignore[type-arg]
+def _arrange(descriptors: list[int]) -> dict[str, Any]:
     """Put the received descriptors where they belong, and read the request."""
     request, events, words, turns = descriptors
     nothing = os.open("/dev/null", os.O_RDONLY)
@@ -47,7 +47,7 @@ def _arrange(descriptors: list[int]) -> dict[str, object]:  # type: ignore[type-
     text = os.pread(request, _REQUEST_BYTES, 0)
     for descriptor in {nothing, request, events, words, turns} - set(range(5)):
         os.close(descriptor)
-    loaded: dict[str, object] = json.loads(text)
+    loaded: dict[str, Any] = json.loads(text)
     return loaded
 
 

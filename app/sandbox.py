@@ -37,7 +37,7 @@ _SYSLOG_READ_ALL = 3
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one run may use. ``memory``, ``disk``, ``file`` and ``output`` are in bytes."""
+    """What one run may use. ``memory``, ``disk``, ``file`` and ``output`` are in bytes, ``turn`` in seconds."""
 
     seconds: float = 60.0
     memory: int = 4 << 30
@@ -46,11 +46,12 @@ class Limits:
     file: int = 64 << 20
     output: int = 64 << 20
     inodes: int = 20_000
+    turn: float = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Layers:
-    """What can be put between a snippet and this machine. ``namespaces`` says whose right makes them: root's, or that of a user namespace."""
+    """What can stand between a snippet and this machine. ``namespaces``: by whose right, root's or a user namespace's."""
 
     namespaces: Literal["root", "user", "none"] = "none"
     users: bool = False
@@ -89,12 +90,12 @@ class Layers:
             )
         if self.namespaces == "none":
             sentences.append(
-                "namespaces: snippets share the machine's process list, network and file tree with the worker, behind Landlock and seccomp. Allow "
+                "namespaces: snippets share the process list, network and file tree with the worker, behind Landlock and seccomp. Allow "
                 "user namespaces, or give the worker's container CAP_SYS_ADMIN and a profile that allows unshare, mount and pivot_root."
             )
         if not self.users:
             sentences.append(
-                "own users: snippets run as the worker's user. Start the worker as root, with at least the capabilities SETUID, SETGID and KILL."
+                "own users: snippets run as the worker's user. Start the worker as root, with the capabilities SETUID, SETGID and KILL."
             )
         if not self.gvisor:
             sentences.append(

@@ -14,10 +14,10 @@ from app.linux import PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, prctl
 
 _FILES = """
 access chdir chmod close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64 fallocate fchdir fchmod fchmodat
-fchmodat2 fcntl fdatasync fgetxattr flistxattr flock fstat fstatfs fsync ftruncate getcwd getdents getdents64 getxattr lgetxattr link linkat
-listxattr llistxattr lseek lstat mkdir mkdirat newfstatat open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead
-readlink readlinkat readv rename renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync_file_range tee truncate
-umask unlink unlinkat utime utimensat utimes write writev
+fchmodat2 fcntl fdatasync fgetxattr flistxattr flock fstat fstatfs fsync ftruncate getcwd getdents getdents64 getxattr lgetxattr link
+linkat listxattr llistxattr lseek lstat mkdir mkdirat newfstatat open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2
+read readahead readlink readlinkat readv rename renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat
+sync_file_range tee truncate umask unlink unlinkat utime utimensat utimes write writev
 """
 _MEMORY = """
 brk get_mempolicy madvise membarrier mincore mlock mmap mprotect mremap msync munlock munmap pkey_alloc pkey_free pkey_mprotect
@@ -25,22 +25,23 @@ brk get_mempolicy madvise membarrier mincore mlock mmap mprotect mremap msync mu
 _PROCESSES = """
 arch_prctl execve exit exit_group fork futex futex_waitv get_robust_list getcpu getegid geteuid getgid getgroups getpgid getpgrp getpid
 getppid getpriority getresgid getresuid getrlimit getrusage getsid gettid getuid kill pidfd_open pidfd_send_signal prlimit64
-restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait rt_tgsigqueueinfo
-sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler sched_setaffinity
-sched_yield set_robust_list set_tid_address setpriority setrlimit sigaltstack sysinfo tgkill times tkill uname vfork wait4 waitid
+restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigqueueinfo rt_sigreturn rt_sigsuspend rt_sigtimedwait
+rt_tgsigqueueinfo sched_get_priority_max sched_get_priority_min sched_getaffinity sched_getattr sched_getparam sched_getscheduler
+sched_setaffinity sched_yield set_robust_list set_tid_address setpriority setrlimit sigaltstack sysinfo tgkill times tkill uname vfork
+wait4 waitid
 """
 _TIME_AND_WAITING = """
 clock_getres clock_gettime clock_nanosleep epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2
-getitimer getrandom gettimeofday nanosleep pause pipe pipe2 poll ppoll pselect6 select setitimer signalfd4 time timer_create timer_delete
-timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
+getitimer getrandom gettimeofday nanosleep pause pipe pipe2 poll ppoll pselect6 select setitimer signalfd4 time timer_create
+timer_delete timer_getoverrun timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime
 """
 _CONNECTED_PAIRS = "getpeername getsockname getsockopt recvfrom recvmsg sendmsg sendto setsockopt shutdown"
 _REFUSED = """
-accept accept4 acct add_key bind bpf capset chown chroot connect delete_module fchown fchownat fsetxattr init_module
-io_uring_enter io_uring_register io_uring_setup ioperm iopl kcmp kexec_load keyctl lchown listen lsetxattr memfd_create memfd_secret mknod
-mknodat mount move_mount msgget name_to_handle_at open_by_handle_at open_tree perf_event_open personality pidfd_getfd pivot_root
-process_madvise process_vm_readv process_vm_writev ptrace quotactl reboot request_key semget sethostname setdomainname setfsgid setfsuid
-setgid setgroups setns setpgid setregid setresgid setresuid setreuid setsid setuid setxattr shmat shmget socket swapoff swapon syslog umount2
+accept accept4 acct add_key bind bpf capset chown chroot connect delete_module fchown fchownat fsetxattr init_module io_uring_enter
+io_uring_register io_uring_setup ioperm iopl kcmp kexec_load keyctl lchown listen lsetxattr memfd_create memfd_secret mknod mknodat
+mount move_mount msgget name_to_handle_at open_by_handle_at open_tree perf_event_open personality pidfd_getfd pivot_root process_madvise
+process_vm_readv process_vm_writev ptrace quotactl reboot request_key semget sethostname setdomainname setfsgid setfsuid setgid
+setgroups setns setpgid setregid setresgid setresuid setreuid setsid setuid setxattr shmat shmget socket swapoff swapon syslog umount2
 unshare userfaultfd
 """
 _PRCTL_OPTIONS = (3, 15, 16, 21, 23, 29, 30, 39, 41, 42, 0x5356_4D41)
@@ -49,7 +50,7 @@ _PRCTL_OPTIONS = (3, 15, 16, 21, 23, 29, 30, 39, 41, 42, 0x5356_4D41)
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _CLONE_NAMESPACES = 0x7E02_0080
 _TERMINAL_INJECTION, _NEIGHBOURS = 0x5410, (1, 2, 3)
-"""TIOCSTI (0x5412) and TIOCLINUX (0x541C) put keys into a terminal; all eight commands that differ from 0x5410 in bits 1 to 3 are refused."""
+"""TIOCSTI (0x5412) and TIOCLINUX (0x541C) put keys into a terminal; the eight commands that differ from 0x5410 in bits 1 to 3 are refused."""
 
 
 def build() -> bytes:

@@ -38,6 +38,12 @@ class Settings(BaseSettings):
     run_output_bytes: int = Field(default=64 << 20, ge=1 << 10)
     run_processes: int = Field(default=48, ge=1)
     run_disk_bytes: int = Field(default=256 << 20, ge=1 << 20)
+    run_turn_seconds: float = Field(default=20.0, gt=0, description="how long a run may measure while others wait for the device")
+    run_user: int = Field(default=61100, ge=1000, description="the first of the user ids under which runs live, one for each slot")
+    work_folder: str = Field(
+        default="", description="where runs write where no namespace gives them a folder of their own; empty: a new one"
+    )
+    run_gpus: bool = Field(default=True, description="give runs this machine's GPUs, if it has any")
 
     def hosts(self) -> list[str]:
         """The Host names that are answered; a private server answers to its own machine only, so that DNS rebinding fails."""

@@ -285,6 +285,13 @@ def heartbeat(session: Session, job_id: int, worker_id: str) -> bool:
     return mine
 
 
+def give_up_job(session: Session, job_id: int, worker_id: str) -> None:
+    """This worker cannot go on with the job, through no fault of the run: it counts as stale from now on."""
+    mine = (Job.id == job_id, Job.worker == worker_id, Job.state == "running")
+    session.execute(update(Job).where(*mine).values(heartbeat=0.0))
+    session.commit()
+
+
 def append_events(session: Session, run_id: str, events: Sequence[Event], attempt: int | None = None) -> bool:
     """Store events after those that the run has; an End closes the run and its job, and what follows it is dropped.
 

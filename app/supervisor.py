@@ -1,4 +1,4 @@
-"""The worker's side of a zygote: starts it with an empty environment, hands it runs, hears how they ended, and starts another when it dies."""
+"""The worker's side of a zygote: starts it with an empty environment, hands it runs, and hears how they ended."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Supervisor:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         command = [sys.executable, "-m", "app.zygote", self.config.to_json()]
         environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/", "PYTHONDONTWRITEBYTECODE": "1"}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=theirs.fileno(), stdout=subprocess.DEVNULL)
         theirs.close()
         self.socket = ours
         readable, _, _ = select.select([ours], [], [], READY_SECONDS)
@@ -92,7 +92,7 @@ class Supervisor:
         end_orphans()
 
     def begin(self, run: int, slot: int, request: dict[str, Any]) -> Pipes:
-        """Have the slot's child do this run. The request reaches only that child: it lies in a file of its own, which the zygote never reads."""
+        """Have the slot's child do this run. The request is a file in memory that only this child reads; the zygote passes it on."""
         assert self.socket is not None, "the zygote is not running"
         asked = os.memfd_create("request", os.MFD_CLOEXEC)
         os.write(asked, json.dumps(request).encode())

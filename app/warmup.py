@@ -1,4 +1,4 @@
-"""What a zygote does once before it forks (imports, one trusted forward compilation, checks), and what each child undoes or sets after it."""
+"""What a zygote does once before it forks (imports, a trusted forward compilation, checks), and what each child undoes or sets after it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def warm(folder: str, fully: bool) -> dict[str, Any]:
             importlib.import_module(name)
         _compile_forward()
     linecache.clearcache()
-    return {"python": platform.python_version(), "cpu": cpu_model(), **versions()}
+    return {"python": platform.python_version(), "cpu": cpu_model(), **versions(), **gpus()}
 
 
 def versions() -> dict[str, str]:
@@ -57,6 +57,19 @@ def versions() -> dict[str, str]:
     return found
 
 
+def gpus() -> dict[str, str | int]:
+    names = gpu_names()
+    return {"device": ", ".join(sorted(set(names))), "devices": len(names)} if names else {}
+
+
+def gpu_names() -> list[str]:
+    """The models of this machine's NVIDIA GPUs, asked without opening one."""
+    names = []
+    for path in sorted(Path("/proc/driver/nvidia/gpus").glob("*/information")):
+        names += [line.split(":", 1)[1].strip() for line in path.read_text().splitlines() if line.startswith("Model:")]
+    return names
+
+
 def cpu_model() -> str:
     """The processor's name and how many of its cores this process may use."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
@@ -65,14 +78,14 @@ def cpu_model() -> str:
 
 
 def _compile_forward() -> None:
-    """A forward compilation through Dynamo and AOTAutograd. A backward would start a thread, and some of this asks for CUDA, which would break children."""
+    """A forward compilation through Dynamo and AOTAutograd. A backward would start a thread; asking for CUDA would break every child."""
     import torch
     import torch._dynamo.convert_frame as convert_frame
-    import tqdm
     from torch._dynamo.utils import counters
     from torch._functorch import aot_autograd
 
-    tqdm.tqdm.monitor_interval = 0
+    with suppress(ImportError):  # where it is installed, torch.fx uses it, and its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
     ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
     torch._C._ensureCUDADeviceGuardSet = lambda: None
     try:

@@ -1,4 +1,4 @@
-"""What the kernel's own limits do not see: the memory of a run's processes together, its disk where no file system bounds it, and what it leaves."""
+"""What the kernel's own limits do not see: the memory of all processes of a run, its disk where no file system bounds it, and what it leaves."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A process that has imported and warmed the compiler, and forks one sandboxed child for each run; `python -m app.zygote CONFIG`.
 
-It reads orders from a socket on standard input and answers there. It runs no snippet, reads no request and no output of a child: the worker's
-descriptors go straight to the child. It is single-threaded and never touches a GPU, since either would break its children.
+It reads orders from a socket on standard input and answers there. It runs no snippet and reads no request and no output of a child:
+the worker's descriptors go straight to the child. It is single-threaded and never touches a GPU, since either would break its children.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CONTROL = 5
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a zygote is told at its start. ``entry`` is the function that runs a snippet; ``folder`` holds the work folders where no namespace does."""
+    """What a zygote is told at its start. ``entry`` runs a snippet; ``folder`` holds the work folders where no namespace does."""
 
     layers: Layers
     limits: Limits

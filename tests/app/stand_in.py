@@ -2,7 +2,7 @@
 
 import traceback
 
-from compiler.trace import Begin, End, Output, Problem, RegionFound, Region, Stage
+from compiler.trace import Begin, End, Output, Problem, Region, RegionFound, Stage
 
 
 def run_snippet(source, options, target, compiler, emit):
