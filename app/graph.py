@@ -49,5 +49,6 @@ def dot(drawing: Drawing) -> str:
 
 
 def _node(index: int, node: Node) -> str:
-    label = node.label if len(node.label) <= MAX_LABEL else node.label[:MAX_LABEL] + "…"
+    shown = "\n".join(dict.fromkeys(node.label.split("\n")))  # a nest is often named as its op is
+    label = shown if len(shown) <= MAX_LABEL else shown[:MAX_LABEL] + "…"
     return f'  n{index} [id="node-{index}", class="{node.kind}", shape={_SHAPES[node.kind]}, label={quoted(label or node.id)}]'

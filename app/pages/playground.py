@@ -18,8 +18,9 @@ from app.pages.context import EXAMPLES, Announced, Configured, Sessions, base, f
 from app.pages.submission import Rejected, accept
 from app.settings import Settings
 from app.stages import DEFAULT, STAGES, Shown, find_view, shown
+from app.stages.view import source_lines
 from app.store import RunRow, StageRow
-from compiler.trace import Problem, Scalar
+from compiler.trace import Problem, Scalar, Stage
 
 router = APIRouter(include_in_schema=False)
 
@@ -52,6 +53,16 @@ def tab_states(rows: list[StageRow], status: str) -> list[TabState]:
     return states
 
 
+def graph_breaks(stages: list[Stage]) -> list[tuple[int, str]]:
+    """Where Dynamo broke the graph and why, to be marked in the editor."""
+    found = {}
+    for stage in stages:
+        for item in stage.decisions:
+            if item.rule == "graph_break" and (lines := source_lines(item.origins, stage.origins)):
+                found[lines[0]] = f"Graph break: {item.reason}"
+    return sorted(found.items())
+
+
 def run_context(session: Session, settings: Settings, run: RunRow) -> dict[str, Any]:
     """What the head of a run and its tabs show."""
     outline = store.outline(session, run.id)
@@ -60,6 +71,7 @@ def run_context(session: Session, settings: Settings, run: RunRow) -> dict[str, 
         "run": run,
         "outline": outline,
         "problem": outline.problem,
+        "breaks": graph_breaks(store.stages(session, run.id, "dynamo")),
         "tabs": tab_states(rows, run.status),
         "workers": live_workers(session, settings),
     }

@@ -58,13 +58,14 @@ function showProblem() {
     const start = from === place.from ? from + (place.text.length - place.text.trimStart().length) : from;
     diagnostics.push({ from: Math.min(start, place.to), to: place.to, severity: "error", message: problem.dataset.message });
   }
-  for (const mark of document.querySelectorAll("#panel tr[data-lines] .verdict[data-verdict='lost']")) {
-    const row = mark.closest("tr");
-    const first = JSON.parse(row.dataset.lines)[0];
-    if (first <= doc.lines) diagnostics.push({ from: doc.line(first).from, to: doc.line(first).to, severity: "warning", message: row.cells[2].textContent.trim().slice(0, 600) });
+  for (const [number, reason] of JSON.parse(find("breaks")?.dataset.breaks ?? "[]")) {
+    if (number > doc.lines) continue;
+    const place = doc.line(number);
+    diagnostics.push({ from: place.from + place.text.length - place.text.trimStart().length, to: place.to, severity: "warning", message: reason });
   }
   editor.dispatch(setDiagnostics(editor.state, diagnostics.sort((a, b) => a.from - b.from)));
-  if (diagnostics.length && diagnostics[0].severity === "error") editor.dispatch({ effects: EditorView.scrollIntoView(diagnostics[0].from, { y: "nearest", yMargin: 40 }) });
+  const worst = diagnostics.find((item) => item.severity === "error");
+  if (worst) editor.dispatch({ effects: EditorView.scrollIntoView(worst.from, { y: "nearest", yMargin: 40 }) });
 }
 
 const current = () => find("panel").dataset;
