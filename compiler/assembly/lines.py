@@ -1,4 +1,4 @@
-"""The debug information of each level, taken out of its text: the text comes back readable, with the source line that each line stems from."""
+"""The debug information of each level, taken out of its text: the text comes back readable, with the source line of each of its lines."""
 
 from __future__ import annotations
 

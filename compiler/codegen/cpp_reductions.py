@@ -20,7 +20,7 @@ _KINDS = {"float64": "double", "float32": "float", "float16": "float", "bfloat16
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """``kind`` is the C++ type of the accumulator ``NAME_acc``, ``result_kind`` that of the value. An indexed fold also keeps ``NAME_at``."""
+    """``kind`` is the C++ type of the accumulator ``NAME_acc``, ``result_kind`` that of the value. An indexed fold has ``NAME_at`` too."""
 
     op: str
     kind: str

@@ -1,4 +1,5 @@
-"""Everything that is taken from Triton beyond its documented interface, for Triton 3.6 to 3.9; its test states what is relied on. Kernel text comes in; the result of each stage of Triton's compiler goes out as soon as it exists."""
+"""Everything that is taken from Triton beyond its documented interface, for Triton 3.6 to 3.9; its test states what is relied on.
+Kernel text comes in; the result of each stage of Triton's compiler goes out as soon as it exists."""
 
 from __future__ import annotations
 
