@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from torch.fx import GraphModule
 
 from compiler import present
+from compiler.assembly.record import record_levels
 from compiler.codegen import Sources, generate
 from compiler.ir import Extern, Kernel, Program
 from compiler.lowering import Lowered, lower
@@ -19,6 +20,7 @@ from compiler.runtime.launch import LoadedProgram, load_program
 from compiler.schedule import schedule
 from compiler.target import Target
 from compiler.trace import Origin, Part
+from compiler.verify import verify, verify_program
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,13 @@ def compile_graph(
     """
     with recorder.stage(region, "loops", part) as stage:
         lowered = lower(gm, origins, target, retarget=not present_here)
+        if options.check:
+            verify(lowered.graph)
         present.loops(stage, lowered)
     with recorder.stage(region, "fusion", part) as stage:
         program, decisions = schedule(lowered.graph, options, target)
+        if options.check:
+            verify_program(program)
         present.fusion(stage, program, decisions)
     with recorder.stage(region, "code", part) as stage:
         sources = generate(program, target, lowered.constants)
@@ -80,4 +86,5 @@ def compile_graph(
     with recorder.stage(region, "wrapper", part) as stage:
         loaded = load_program(program, sources, target, lowered.constants) if present_here else None
         present.wrapper(stage, program, sources, loaded)
+    record_levels(recorder, region, part, program, sources, target, loaded.library if loaded else None)
     return Compiled(lowered, program, sources, loaded)

@@ -5,6 +5,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from compiler.codegen import Sources
 from compiler.ir import Extern, Graph, Kernel, Load, Nest, Printed, Program, Ref, Store, print_extern, print_graph, print_kernel
@@ -96,7 +97,7 @@ def drawing(program: Program) -> Drawing:
     edges: list[Edge] = []
     writers: dict[str, list[str]] = {name: [f"in:{name}"] for name in graph.inputs if name}
     for step in graph.steps:
-        kind = "op" if isinstance(step, Nest) else "extern"
+        kind: Literal["op", "extern"] = "op" if isinstance(step, Nest) else "extern"
         label = step.op.split(",")[0].removeprefix("aten.").rsplit(".", 1)[0]
         identity = f"step:{step.name}"
         nodes.append(

@@ -43,6 +43,7 @@ class Draft:
     drawing: Drawing | None = None
     facts: dict[str, Scalar] = field(default_factory=dict)
     skipped: str = ""
+    millis: float | None = None  # where the work was not done inside the block
 
     def section(self, title: str, text: str, language: str = "text", marks: Sequence[Sequence[int]] = ()) -> None:
         """One text; ``marks[i]`` lists the origins of its line ``i``. What exceeds the limit of the trace is cut off, and said."""
@@ -60,7 +61,7 @@ class Draft:
 
 @dataclass(slots=True)
 class Recorder:
-    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the run's last event; ``failed`` the exception behind it."""
+    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it."""
 
     emit: Callable[[Event], None]
     problem: Problem | None = None
@@ -106,8 +107,9 @@ class Recorder:
             self.failed = error
 
     def _stage(self, region: int, name: StageName, part: Part, draft: Draft, start: float, status: str, reason: str) -> Stage:
+        millis = (time.perf_counter() - start) * 1e3 if draft.millis is None else draft.millis
         return Stage.model_validate({
-            "region": region, "name": name, "part": part, "status": status, "reason": reason, "millis": (time.perf_counter() - start) * 1e3,
+            "region": region, "name": name, "part": part, "status": status, "reason": reason, "millis": millis,
             "sections": tuple(draft.sections), "origins": tuple(draft.origins), "decisions": tuple(draft.decisions),
             "kernels": tuple(draft.kernels), "timings": tuple(draft.timings), "drawing": draft.drawing, "facts": draft.facts,
         })  # fmt: skip
