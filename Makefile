@@ -42,11 +42,10 @@ run: setup ## serve the playground on http://127.0.0.1:8000, or PORT=...
 test: setup ## all tests (about ten minutes on two cores)
 	$(BIN)/python -m pytest
 
-lint: setup ## ruff, mypy, and the order of imports
+lint: setup ## ruff and mypy (the order of imports is a test)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/lint-imports
 
 bench-latency: setup ## how long a warm run takes from POST to each stage, beside a cold torch.compile
 	$(BIN)/python -m bench.latency

@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from anyio import to_thread
-from sqlalchemy.orm import Session, sessionmaker
 
 from app import store
-from app.store import EventRow
+from app.store import EventRow, SessionFactory
 
 _BATCH = 100
 
@@ -29,7 +28,7 @@ class _Watch:
 class Announcer:
     """Follows runs for any number of listeners."""
 
-    def __init__(self, sessions: sessionmaker[Session], poll_seconds: float) -> None:
+    def __init__(self, sessions: SessionFactory, poll_seconds: float) -> None:
         self._sessions = sessions
         self._poll_seconds = poll_seconds
         self._watches: dict[str, _Watch] = {}

@@ -9,11 +9,10 @@ import sys
 from contextlib import suppress
 
 from anyio import to_thread
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.orm import Session, sessionmaker
 
 from app import store
 from app.settings import ROOT, Settings
+from app.store import SessionFactory, StoreFailure
 
 log = logging.getLogger(__name__)
 _FIRST_PAUSE, _LONGEST_PAUSE, _SETTLED = 0.5, 30.0, 20.0
@@ -58,7 +57,7 @@ async def _end(worker: asyncio.subprocess.Process) -> None:
         await worker.wait()
 
 
-async def keep_queue(sessions: sessionmaker[Session], settings: Settings) -> None:
+async def keep_queue(sessions: SessionFactory, settings: Settings) -> None:
     """Until cancelled, look now and then for jobs whose worker has died."""
 
     def requeue() -> int:
@@ -70,5 +69,5 @@ async def keep_queue(sessions: sessionmaker[Session], settings: Settings) -> Non
         try:
             if count := await to_thread.run_sync(requeue):
                 log.warning("%d jobs of dead workers requeued or given up", count)
-        except SQLAlchemyError:  # the database may come back; the next round tries again
+        except StoreFailure:  # the database may come back; the next round tries again
             log.exception("the queue could not be looked through")

@@ -16,12 +16,16 @@ from alembic.config import Config
 from sqlalchemy import CursorResult, Engine, create_engine, delete, event, func, insert, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import SQLAlchemyError as StoreFailure
 from sqlalchemy.orm import Session, sessionmaker
 
 from app.models import Job, Run, StoredEvent, Worker
 from app.settings import Settings
 from compiler.trace import End, Event, Problem, Scalar, Stage, Trace, event_line, parse_event
 
+__all__ = ["Session", "SessionFactory", "StoreFailure"]  # what callers name of SQLAlchemy they name from here
+
+SessionFactory = sessionmaker[Session]
 MAX_ATTEMPTS = 2
 _ALPHABET = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 _OPEN = ("queued", "running")
@@ -126,7 +130,7 @@ def open_engine(settings: Settings) -> Engine:
     return engine
 
 
-def session_factory(settings: Settings) -> sessionmaker[Session]:
+def session_factory(settings: Settings) -> SessionFactory:
     """Sessions on the database of these settings."""
     return sessionmaker(open_engine(settings), expire_on_commit=False)
 

@@ -10,13 +10,12 @@ from typing import Annotated, Any, cast
 from fastapi import Depends, Request, Response
 from fastapi.templating import Jinja2Templates
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from sqlalchemy.orm import Session, sessionmaker
 
 from app import store
 from app.events import Announcer
 from app.settings import ROOT, Settings
 from app.stages import STAGES
-from app.store import WorkerRow
+from app.store import Session, SessionFactory, WorkerRow
 from compiler.options import POLICIES
 from compiler.target import TARGETS
 
@@ -84,7 +83,7 @@ def fragment(template: str, context: Mapping[str, Any]) -> str:
 
 
 def open_session(request: Request) -> Iterator[Session]:
-    with cast("sessionmaker[Session]", request.app.state.sessions)() as session:
+    with cast("SessionFactory", request.app.state.sessions)() as session:
         yield session
 
 

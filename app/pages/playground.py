@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from anyio import to_thread
 from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
-from sqlalchemy.orm import Session
 from sse_starlette import EventSourceResponse, ServerSentEvent
 
 from app import store
@@ -19,7 +18,7 @@ from app.pages.submission import Rejected, accept
 from app.settings import Settings
 from app.stages import DEFAULT, STAGES, Shown, find_view, shown
 from app.stages.view import source_lines
-from app.store import RunRow, StageRow
+from app.store import RunRow, Session, StageRow
 from compiler.trace import Problem, Scalar, Stage
 
 router = APIRouter(include_in_schema=False)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
-
 from app import store
 from app.settings import Settings
-from app.store import QueueFull, RunRow
+from app.store import QueueFull, RunRow, Session
 from compiler.errors import OptionsError, TargetError
 from compiler.options import COMPILERS, Options
 from compiler.target import find_target
