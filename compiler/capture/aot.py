@@ -66,10 +66,12 @@ def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can tak
     """A tensor of its own with the same values and layout; other values as they are."""
     if not isinstance(value, torch.Tensor):
         return value
-    with torch.no_grad():
-        if value.layout != torch.strided or torch._prims_common.is_non_overlapping_and_dense(value) is False:
-            return value.detach().clone()
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
+    plain = value.detach()
+    if plain.layout != torch.strided or plain.is_contiguous() or plain.is_conj() or plain.is_neg() or not plain.numel():
+        return plain.clone()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
+    memory = plain.as_strided((extent,), (1,), plain.storage_offset()).clone()
+    return memory.as_strided(plain.shape, plain.stride())
 
 
 @dataclass(slots=True)
@@ -85,7 +87,12 @@ class AotCompiler:
     origins: OriginTable
     parts: dict[Part, CompiledPart] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
-    saved: dict[str, Node] = field(default_factory=dict)
+    mutated: tuple[int, ...] = ()
+
+    @property
+    def readable(self) -> list[str]:
+        """The visitor's names of the inputs, in order."""
+        return list(readable_inputs(self.graph.graph).values())
 
     def compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The region as a function of Dynamo's inputs, with gradients where they are needed."""
@@ -157,8 +164,9 @@ class AotCompiler:
 
     def _forward_facts(self, draft: Draft, gm: GraphModule) -> None:
         names = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
-        readable = list(readable_inputs(self.graph.graph).values())
-        mutated = [readable[place] for place in mutated_inputs() if place < len(readable)]
+        readable = self.readable
+        self.mutated = tuple(place for place in mutated_inputs() if place < len(readable))
+        mutated = [readable[place] for place in self.mutated]
         draft.facts["inputs"] = len(names)
         draft.facts["mutated_inputs"] = ", ".join(mutated) or "none"
         if mutated:

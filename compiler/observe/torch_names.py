@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,16 +94,22 @@ def aot_compile(
 ) -> Callable[..., Any]:
     """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs; the backward's is called at once as well."""
     from torch._dynamo.backends.common import aot_autograd
-    from torch._functorch import config
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
     backend = aot_autograd(
         fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition, decompositions=decompositions
     )
-    # A donated buffer could not be read again by a second backward, which measuring needs.
-    with config.patch(donated_buffer=False, force_non_lazy_backward_lowering=True):
+    with _functorch_settings():
         compiled: Callable[..., Any] = backend(gm, inputs)
     return compiled
+
+
+def _functorch_settings() -> AbstractContextManager[None]:
+    from torch._functorch import config
+
+    # A donated buffer could not be read again by a second backward, which measuring needs.
+    settings: AbstractContextManager[None] = config.patch(donated_buffer=False, force_non_lazy_backward_lowering=True)
+    return settings
 
 
 def static_fakes(values: Sequence[Any]) -> list[Any]:
@@ -135,6 +142,7 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
     with ExitStack() as stack:
         stack.enter_context(torch._dynamo.config.patch(suppress_errors=False, verbose=False))
+        stack.enter_context(_functorch_settings())
         logger = logging.getLogger("torch")
         level = logger.level
         logger.setLevel(logging.ERROR)
@@ -148,3 +156,9 @@ def cause(error: BaseException) -> BaseException:
     while (inner := getattr(error, "inner_exception", None)) is not None:
         error = inner
     return error
+
+
+def user_frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """The user's frames at the place that Dynamo was tracing when it raised, outermost first; empty for other exceptions."""
+    stack = getattr(error, "real_stack", None)
+    return list(stack) if stack else []

@@ -1,0 +1,196 @@
+"""Looks at regions as they are first called: what eager does, how long eager and compiled code take, and whether their results agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from compiler.capture.aot import CompiledPart
+from compiler.capture.eager import OpCall, describe_eager, eager_calls, size_of, tensors_in
+from compiler.capture.gradients import backward_of, with_gradient
+from compiler.capture.numerics import Numerics
+from compiler.capture.origins import Span
+from compiler.capture.present import present_here
+from compiler.capture.region import Region
+from compiler.errors import CompileError
+from compiler.ir import Extern
+from compiler.options import Options
+from compiler.recorder import Draft, Recorder
+from compiler.runtime.measure import Sample, clock_mhz, copy_rate, measure
+from compiler.target import Target
+from compiler.trace import CompilerName, Part, Timing
+
+CALL_SECONDS = 0.3
+STEP_SECONDS = 0.03
+STEPS_SECONDS = 1.0
+MAX_INPUT_BYTES = 2 << 30
+
+
+@dataclass(slots=True)
+class Call:
+    """The first call of a region: copies of its inputs, and whether gradients were on."""
+
+    region: Region
+    inputs: list[Any]
+    gradients: bool
+
+    def fresh(self) -> list[Any]:
+        """New copies, so that a run that writes to its inputs disturbs no other."""
+        return [with_gradient(value) for value in self.inputs]
+
+
+@contextmanager
+def same_random_numbers(device: str) -> Iterator[None]:
+    """What draws random numbers inside changes nothing for the script."""
+    with torch.random.fork_rng(devices=[0] if device == "cuda" else []):
+        yield
+
+
+@dataclass(slots=True)
+class Examiner:
+    """Keeps the first call of each region, and measures and compares when the script is done."""
+
+    recorder: Recorder
+    options: Options
+    target: Target
+    modules: dict[str, Span] = field(default_factory=dict)
+    calls: list[Call] = field(default_factory=list)
+
+    @property
+    def device(self) -> str:
+        return "cuda" if self.target.is_gpu and present_here(self.target) else "cpu"
+
+    def called(self, region: Region, inputs: Sequence[Any]) -> None:
+        """Emits the ``eager`` stage, and keeps the call for ``finish``."""
+        if size_of(tensors_in(list(inputs))) > MAX_INPUT_BYTES:
+            with self.recorder.stage(region.id, "eager") as draft:
+                draft.skip("The inputs are too large to run the region a second time.")
+            return
+        call = Call(region, [with_gradient(value) for value in inputs], torch.is_grad_enabled())
+        self.calls.append(call)
+        with same_random_numbers(self.device), self.recorder.stage(region.id, "eager") as draft:
+            describe_eager(draft, region.graph, region.compiler.origins, eager_calls(region.graph, call.fresh()))
+
+    def finish(self) -> None:
+        """Emits ``timing`` and ``numerics`` of every region that was called."""
+        for call in self.calls:
+            for examine in (self._numerics, self._timing) if present_here(self.target) else (self._timing, self._numerics):
+                for part in call.region.compiler.parts:
+                    with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
+                        try:
+                            examine(call, part)
+                        except CompileError:
+                            continue  # the recorder has it: the other parts are still worth looking at
+            if self.options.measure and present_here(self.target):
+                self._eager_times(call)
+
+    # Numerics
+
+    def _numerics(self, call: Call, part: Part) -> None:
+        with self.recorder.stage(call.region.id, "numerics", part) as draft:
+            numerics = Numerics(call.region, call.fresh, part)
+            if present_here(self.target):
+                numerics.against_eager(draft)
+            else:
+                numerics.interpreted(draft)
+
+    # Timing
+
+    def _timing(self, call: Call, part: Part) -> None:
+        with self.recorder.stage(call.region.id, "timing", part) as draft:
+            if not present_here(self.target):
+                draft.skip(f"Compiled for {self.target.name}, not measured on: this machine has no such GPU.")
+                return
+            if not self.options.measure:
+                draft.skip("Measuring is switched off in the options.")
+                return
+            made = call.region.compiler.parts[part]
+            draft.origins = made.compiled.lowered.graph.origins
+            pair = _calls(call, part)
+            if pair is None:
+                draft.skip("No result of the region leads back to an input that requires gradients.")
+                return
+            made.keep = True
+            pair[1]()
+            made.keep, inputs = False, made.last or []
+            samples = measure(pair, self.device, CALL_SECONDS)
+            moved = _moved(made)
+            for compiler, sample in zip(("eager", "fuselab"), samples, strict=True):
+                draft.timings.append(self._timing_of(f"{part} call", "call", compiler, part, sample, moved, ()))
+            self._steps(draft, made, inputs)
+            clock = clock_mhz(self.device)
+            draft.facts |= {"copy_gb_per_s": round(copy_rate(self.device) / 1e9, 2), "launches": len(made.compiled.program.steps)}
+            draft.facts |= {"threads": torch.get_num_threads()} if self.device == "cpu" else {"clock_mhz": clock}
+
+    def _steps(self, draft: Draft, made: CompiledPart, inputs: Sequence[Any]) -> None:
+        steps = list(made.compiled.timed_steps(inputs))
+        budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(steps)))
+        for step, run in steps:
+            (sample,) = measure([run], self.device, budget)
+            moved = step.bytes if not isinstance(step, Extern) else _extern_bytes(step, made)
+            draft.timings.append(self._timing_of(step.name, "kernel", "fuselab", made.part, sample, moved, (step.origin,)))
+
+    def _eager_times(self, call: Call) -> None:
+        """The ``eager`` stage once more, now with the time of each op."""
+        with same_random_numbers(self.device), torch.no_grad():
+            with self.recorder.stage(call.region.id, "eager") as draft:
+                ops = eager_calls(call.region.graph, call.fresh(), keep=True)
+                describe_eager(draft, call.region.graph, call.region.compiler.origins, ops)
+                places = {node.name: place for place, node in enumerate(call.region.graph.graph.nodes)}
+                timed = [(op, op.again) for op in ops if op.again is not None]
+                budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(timed)))
+                for op, again in timed:
+                    (sample,) = measure([again], self.device, budget)
+                    origins = (places[op.node],) if op.node in places else ()
+                    draft.timings.append(self._timing_of(op.op, "op", "eager", "", sample, _op_bytes(op), origins))
+
+    def _timing_of(
+        self, subject: str, scope: str, compiler: CompilerName, part: Part, sample: Sample, moved: int | None, origins: tuple[int, ...]
+    ) -> Timing:
+        rate = moved / sample.median_us * 1e-3 if moved and sample.median_us > 0 else None
+        fraction = rate * 1e9 / copy_rate(self.device) if rate is not None else None
+        return Timing.model_validate({
+            "subject": subject[:400], "scope": scope, "compiler": compiler, "part": part, "median_us": sample.median_us, "low_us": sample.low_us,
+            "high_us": sample.high_us, "repeats": sample.repeats, "bytes": moved, "gb_per_s": rate, "copy_fraction": fraction, "origins": origins,
+        })  # fmt: skip
+
+
+def _calls(call: Call, part: Part) -> tuple[Callable[[], object], Callable[[], object]] | None:
+    """Eager and compiled code of a part as functions without arguments, None when there is no backward pass to run."""
+    functions = (call.region.graph, call.region.compiled)
+    if part != "backward":
+        pair = [_forward(function, call.fresh()) for function in functions]
+    else:
+        backward = [backward_of(function, call.fresh()) for function in functions]
+        if any(run is None for run in backward):
+            return None
+        pair = [run for run in backward if run is not None]
+    return pair[0], pair[1]
+
+
+def _forward(function: Callable[..., Any], inputs: list[Any]) -> Callable[[], object]:
+    return lambda: function(*inputs)
+
+
+def _moved(made: CompiledPart) -> int:
+    """The bytes that any implementation of the part must move: its inputs and its results, each once."""
+    graph = made.gm.graph
+    inputs = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder" and node.users]
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    results = [node.meta.get("val") for node in output.all_input_nodes if node.op != "placeholder"]
+    return sum(value.numel() * value.element_size() for value in tensors_in([*inputs, *results]))
+
+
+def _extern_bytes(step: Extern, made: CompiledPart) -> int | None:
+    buffers = made.compiled.lowered.graph.buffers
+    names = {ref.buffer for ref in step.refs()} | {name for name in step.outputs if name is not None}
+    sizes = [buffers[name].bytes for name in names if name in buffers]
+    return sum(sizes) or None
+
+
+def _op_bytes(op: OpCall) -> int | None:
+    return op.read + op.written or None

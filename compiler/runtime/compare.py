@@ -1,0 +1,123 @@
+"""Whether results are right: tensors of compiled code, of eager code and of a float64 reference come in, differences with verdicts go out."""
+
+from __future__ import annotations
+
+import math
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from compiler.errors import CompileError
+from compiler.runtime.build import run_tool
+
+TOLERANCES: dict[torch.dtype, tuple[float, float]] = {
+    torch.float16: (2e-3, 2e-3), torch.bfloat16: (1.6e-2, 1.6e-2), torch.float32: (1e-5, 1e-5), torch.float64: (1e-9, 1e-9),
+    torch.complex64: (1e-5, 1e-5), torch.complex128: (1e-9, 1e-9),
+}  # fmt: skip
+"""Relative and absolute tolerance by dtype; the absolute one is scaled by the largest magnitude of the result."""
+CLOSE_TO_EAGER = 4.0
+"""A result may be this many times as far from the float64 reference as eager's is."""
+INTERPRETER_ELEMENTS = 2_000_000
+INTERPRETER_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How one result differs. Errors are None where they do not apply; ``equal`` is the verdict and ``why`` its sentence."""
+
+    name: str
+    equal: bool
+    why: str
+    max_abs: float | None = None
+    max_rel: float | None = None
+    eager_from_reference: float | None = None
+    ours_from_reference: float | None = None
+    tolerance: float | None = None
+
+
+def compare(name: str, ours: object, eager: object, reference: object = None) -> Difference:
+    """Our result against eager's, and both against the float64 reference where there is one."""
+    if not isinstance(ours, torch.Tensor) or not isinstance(eager, torch.Tensor):
+        return Difference(
+            name, ours == eager or ours is eager, "Both are the same value." if ours == eager else f"{ours!r} is not {eager!r}."
+        )
+    if ours.shape != eager.shape or ours.dtype != eager.dtype:
+        return Difference(name, False, f"{ours.dtype} {tuple(ours.shape)} is not {eager.dtype} {tuple(eager.shape)}.")
+    ours, eager = ours.detach().cpu(), eager.detach().cpu()
+    if eager.numel() == 0:
+        return Difference(name, True, "Neither has elements.")
+    if eager.dtype not in TOLERANCES:
+        wrong = int((ours != eager).sum())
+        return Difference(
+            name, not wrong, f"{wrong} of {eager.numel()} elements differ." if wrong else "All elements are equal.", float(wrong)
+        )
+    relative, absolute = TOLERANCES[eager.dtype]
+    wide = torch.complex128 if eager.is_complex() else torch.float64
+    a, b = ours.to(wide), eager.to(wide)
+    same = (a == b) | (a.isnan() & b.isnan())
+    gap = torch.where(same, torch.zeros((), dtype=torch.float64), (a - b).abs())
+    scale = max(1.0, _largest(b))
+    close = bool((gap <= absolute * scale + relative * b.abs()).logical_or(same).all())
+    max_abs, max_rel = _number(gap.max()), _number(torch.where(same, 0.0, gap / b.abs().clamp_min(1e-12)).max())
+    theirs = own = None
+    if isinstance(reference, torch.Tensor) and reference.shape == eager.shape:
+        exact = reference.detach().cpu().to(wide)
+        theirs, own = _distance(b, exact), _distance(a, exact)
+    if close:
+        return Difference(name, True, "Equal to eager within the dtype's tolerance.", max_abs, max_rel, theirs, own, absolute * scale)
+    if theirs is not None and own is not None and own <= CLOSE_TO_EAGER * theirs + absolute:
+        why = "Differs from eager by rounding only: it is about as near to the float64 reference as eager is."
+        return Difference(name, True, why, max_abs, max_rel, theirs, own, absolute * scale)
+    return Difference(
+        name, False, "Differs from eager by more than the dtype's tolerance.", max_abs, max_rel, theirs, own, absolute * scale
+    )
+
+
+def _largest(values: torch.Tensor) -> float:
+    finite = values.abs()
+    finite = finite[finite.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0
+
+
+def _distance(values: torch.Tensor, exact: torch.Tensor) -> float | None:
+    same = (values == exact) | (values.isnan() & exact.isnan())
+    return _number(torch.where(same, torch.zeros((), dtype=torch.float64), (values - exact).abs()).max())
+
+
+def _number(value: torch.Tensor) -> float | None:
+    """As a float, None when it is none that can be written as JSON."""
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def in_float64(value: Any) -> Any:  # noqa: ANN401  # any input of a graph
+    """Floating tensors in double precision; other values as they are."""
+    if isinstance(value, torch.Tensor) and value.dtype in TOLERANCES:
+        return value.detach().to(torch.complex128 if value.is_complex() else torch.float64).requires_grad_(value.requires_grad)
+    return value
+
+
+def too_large_to_interpret(tensors: Sequence[object]) -> bool:
+    return sum(value.numel() for value in tensors if isinstance(value, torch.Tensor)) > INTERPRETER_ELEMENTS
+
+
+def interpreted(wrapper: str, inputs: Sequence[Any], constants: Mapping[str, Any]) -> list[Any]:
+    """The results of a Triton wrapper on CPU tensors, by Triton's interpreter in a process of its own.
+
+    Raises CompileError when it fails or takes too long.
+    """
+    with tempfile.TemporaryDirectory(prefix="fuselab-") as folder:
+        text, given, made = (str(Path(folder) / name) for name in ("wrapper.py", "inputs.pt", "outputs.pt"))
+        Path(text).write_text(wrapper)
+        torch.save({"inputs": list(inputs), "constants": dict(constants)}, given)
+        command = [sys.executable, "-m", "compiler.runtime.interpret", text, given, made]
+        run_tool(command, "numerics", timeout=INTERPRETER_SECONDS, cwd=str(Path(__file__).resolve().parents[2]))
+        if not Path(made).exists():
+            raise CompileError("numerics", "Triton's interpreter left no result")
+        results: list[Any] = torch.load(made, weights_only=True)
+    return results

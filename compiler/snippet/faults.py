@@ -1,0 +1,68 @@
+"""What went wrong in a script, with the place in it and what to do."""
+
+from __future__ import annotations
+
+import traceback
+
+from compiler.capture.origins import SNIPPET
+from compiler.errors import CompileError
+from compiler.observe.torch_names import cause, user_frames
+from compiler.recorder import Recorder
+from compiler.trace import Problem
+
+MAX_MESSAGE = 3_000
+MAX_DETAIL = 20_000
+
+HINTS: dict[type[BaseException], str] = {
+    ModuleNotFoundError: "Only torch, numpy and Python's standard library are installed here.",
+    MemoryError: "Use smaller tensors.",
+    RecursionError: "The script calls itself too deeply.",
+}
+
+
+def syntax_problem(error: SyntaxError | ValueError | RecursionError) -> Problem:
+    """A script that is no Python."""
+    if isinstance(error, SyntaxError):
+        column = max(0, (error.offset or 1) - 1)
+        return Problem(
+            kind="snippet",
+            message=f"{type(error).__name__}: {error.msg}",
+            line=error.lineno or 0,
+            column=column,
+            hint="This line is not Python.",
+        )
+    return Problem(kind="snippet", message=f"The snippet cannot be parsed: {error}"[:MAX_MESSAGE])
+
+
+def problem_of(error: BaseException, recorder: Recorder) -> Problem:
+    """The problem behind an exception that reached the end of the script: that of the failed stage, or the script's own."""
+    line, column = place_of(error)
+    inner = cause(error)
+    if recorder.problem is not None and (recorder.failed is inner or isinstance(inner, CompileError)):
+        known = recorder.problem
+        return known if known.line else known.model_copy(update={"line": line, "column": column})
+    if isinstance(inner, CompileError):
+        return inner.problem().model_copy(update={"line": inner.line or line, "column": inner.column or column})
+    if isinstance(error, SystemExit):
+        return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
+    text = str(inner).strip() or str(error).strip()
+    detail = "".join(traceback.format_exception(error, limit=-12))
+    hint = next((hint for kind, hint in HINTS.items() if isinstance(inner, kind)), "")
+    return Problem(
+        kind="snippet",
+        message=f"{type(inner).__name__}: {text}"[:MAX_MESSAGE].rstrip(": "),
+        line=line,
+        column=column,
+        hint=hint,
+        detail=detail.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
+    )
+
+
+def place_of(error: BaseException) -> tuple[int, int]:
+    """The last line of the script that the exception passed, and the column there."""
+    frames = [frame for frame in user_frames(error) if frame.filename == SNIPPET]
+    if not frames:
+        frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == SNIPPET]
+    if not frames:
+        return 0, 0
+    return frames[-1].lineno or 0, getattr(frames[-1], "colno", None) or 0

@@ -1,0 +1,47 @@
+"""What a script prints, as bounded events of the trace."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Literal
+
+from compiler.trace import Event, Output
+
+MAX_OUTPUT = 200_000
+
+
+class Printed(io.TextIOBase):
+    """A text stream that emits whole lines; beyond ``MAX_OUTPUT`` characters it says so once and drops the rest."""
+
+    def __init__(self, stream: Literal["stdout", "stderr"], emit: Callable[[Event], None]) -> None:
+        self.name = stream
+        self.stream, self.emit = stream, emit
+        self.held = ""
+        self.left = MAX_OUTPUT
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]  # a plain attribute in the base class
+        return "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        kept = text[: max(0, self.left)]
+        if self.left > 0 and len(text) > self.left:
+            kept += f"\n... {self.stream} cut off after {MAX_OUTPUT:,} characters\n"
+        self.left -= len(text)
+        self.held += kept.encode("utf-8", "replace").decode()
+        if "\n" in self.held:
+            whole, _, self.held = self.held.rpartition("\n")
+            self._send(whole + "\n")
+        return len(text)
+
+    def flush(self) -> None:
+        if self.held:
+            held, self.held = self.held, ""
+            self._send(held)
+
+    def _send(self, text: str) -> None:
+        self.emit(Output(stream=self.stream, text=text))

@@ -1,0 +1,223 @@
+"""Runs a script as ``__main__``, with every ``torch.compile`` going through our pipeline, and emits what happens as events."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import linecache
+import sys
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from compiler.capture import compile_region
+from compiler.capture.examine import Examiner
+from compiler.capture.origins import SNIPPET
+from compiler.capture.present import present_here
+from compiler.observe.torch_names import fresh_dynamo, optimize
+from compiler.options import Options
+from compiler.recorder import Recorder
+from compiler.snippet.conventions import (
+    Choice,
+    NothingToCompile,
+    choose,
+    computes,
+    is_plain,
+    plain_function,
+)
+from compiler.snippet.devices import STAND_IN, Cuda, tensors_on, to_cpu
+from compiler.snippet.environment import environment
+from compiler.snippet.faults import problem_of, syntax_problem
+from compiler.snippet.modules import remember_modules
+from compiler.snippet.output import Printed
+from compiler.target import Target
+from compiler.trace import Begin, End, Event, Problem
+
+
+def run_snippet(source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None]) -> int:
+    """0 when the script ran and everything in it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever the script does."""
+    emit(Begin.model_validate({
+        "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
+    }))  # fmt: skip
+    recorder = Recorder(emit)
+    run = Run(source, options, target, recorder)
+    problem = run.whole()
+    emit(End(status="error" if problem else "ok", problem=problem))
+    return 1 if problem else 0
+
+
+@dataclass(slots=True)
+class Run:
+    """One run of one script."""
+
+    source: str
+    options: Options
+    target: Target
+    recorder: Recorder
+    examiner: Examiner = field(init=False)
+    asked: list[Callable[..., Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.examiner = Examiner(self.recorder, self.options, self.target)
+
+    def whole(self) -> Problem | None:
+        """Runs, then measures; the first thing that went wrong, if anything did."""
+        out, err = Printed("stdout", self.recorder.emit), Printed("stderr", self.recorder.emit)
+        with fresh_dynamo(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                problem = self._script()
+                out.flush()
+                err.flush()
+                self.examiner.finish()
+            except Exception as error:  # the trace must end, whatever is broken in the compiler; the problem tells it
+                problem = problem_of(error, self.recorder)
+            finally:
+                out.flush()
+                err.flush()
+        return problem or self.recorder.problem
+
+    def _script(self) -> Problem | None:
+        try:
+            tree = ast.parse(self.source, SNIPPET)
+        except (SyntaxError, ValueError, RecursionError) as error:
+            return syntax_problem(error)
+        if any(node for node in ast.walk(tree)) and not tree.body:
+            return Problem(kind="snippet", message="The snippet is empty.", hint="Write a function of tensors, or choose an example.")
+        linecache.cache[SNIPPET] = (len(self.source), None, self.source.splitlines(keepends=True), SNIPPET)
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__file__=SNIPPET, __builtins__=__builtins__)
+        before = sys.modules["__main__"]
+        sys.modules["__main__"] = module
+        try:
+            with self._devices(tree, module.__dict__), remember_modules(self.examiner.modules), self._compiling():
+                self._run(tree, module.__dict__)
+            return None
+        except NothingToCompile as error:
+            return error.problem
+        except SystemExit as error:
+            return None if error.code in (None, 0) else problem_of(error, self.recorder)
+        except Exception as error:  # anything that a script can raise
+            return problem_of(error, self.recorder)
+        finally:
+            sys.modules["__main__"] = before
+
+    @contextlib.contextmanager
+    def _devices(self, tree: ast.Module, namespace: dict[str, Any]) -> Iterator[None]:
+        """Where tensors live: on the target's device if it is here, or else on the CPU, in its stead."""
+        if self.target.is_gpu and present_here(self.target):
+            with tensors_on("cuda"):
+                yield
+            return
+        namespace[STAND_IN] = Cuda(self.target)
+        if to_cpu(tree):
+            self.recorder.note(
+                f"The script speaks of a GPU. Its tensors are on the CPU here, and stand for tensors on {self.target.name}."
+                if self.target.is_gpu
+                else "The script speaks of a GPU; it was compiled for the CPU, which is the chosen target."
+            )
+        yield
+
+    @contextlib.contextmanager
+    def _compiling(self) -> Iterator[None]:
+        """``torch.compile`` in the script means our compiler."""
+        original = torch.compile
+        torch.compile = self._compile
+        try:
+            yield
+        finally:
+            torch.compile = original
+
+    def _compile(
+        self,
+        model: Callable[..., Any] | None = None,
+        *,
+        fullgraph: bool = False,
+        dynamic: bool | None = None,
+        backend: object = None,
+        mode: str | None = None,
+        options: dict[str, Any] | None = None,
+        disable: bool = False,
+        **_: object,
+    ) -> Any:  # noqa: ANN401  # as torch.compile: what it was given, or a decorator
+        if model is None:
+            return lambda function: self._compile(function, fullgraph=fullgraph, dynamic=dynamic, disable=disable)
+        if disable:
+            return model
+        compiled = optimize(self._backend, fullgraph=fullgraph, dynamic=dynamic)(model)
+        self.asked.append(compiled)
+        return compiled
+
+    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        return compile_region(gm, inputs, options=self.options, target=self.target, recorder=self.recorder, observer=self.examiner)
+
+    # What is executed
+
+    def _run(self, tree: ast.Module, namespace: dict[str, Any]) -> None:
+        plain = is_plain(tree)
+        if plain:
+            plain = self._plain(tree, namespace)
+        else:
+            exec(compile(tree, SNIPPET, "exec", dont_inherit=True), namespace)
+        if not plain and self.recorder.regions == 0:
+            self._chosen(namespace)
+
+    def _plain(self, tree: ast.Module, namespace: dict[str, Any]) -> bool:
+        """Runs a script of statements; whether there was something to compile in it."""
+        statements = list(tree.body)
+        while statements and not computes(statements[0], namespace):
+            exec(compile(ast.Module([statements.pop(0)], []), SNIPPET, "exec", dont_inherit=True), namespace)
+        if not statements:
+            return False
+        found = plain_function(statements, namespace)
+        if not found.function.body or not (found.parameters or found.results):
+            exec(compile(ast.Module(statements, []), SNIPPET, "exec", dont_inherit=True), namespace)
+            return False
+        made = ast.fix_missing_locations(ast.Module([found.function], []))
+        exec(compile(made, SNIPPET, "exec", dont_inherit=True), namespace)
+        first = found.function.body[0].lineno
+        last = found.function.body[-1].lineno
+        self.recorder.note(
+            f"Compiled the statements of lines {first} to {last} as one function of {', '.join(found.parameters) or 'nothing'}."
+        )
+        results = self._compile(namespace.pop("top_level"))(*[namespace[name] for name in found.parameters])
+        if found.results:
+            namespace.update(zip(found.results, results, strict=True))
+        exec(compile(ast.Module(found.rest, []), SNIPPET, "exec", dont_inherit=True), namespace)
+        return True
+
+    def _chosen(self, namespace: dict[str, Any]) -> None:
+        """Compiles and calls what the conventions say."""
+        choice = choose(namespace, SNIPPET)
+        self.recorder.note(choice.sentence)
+        compiled = choice.callee if choice.callee in self.asked else self._compile(choice.callee)
+        with torch.set_grad_enabled(torch.is_grad_enabled() and wants_gradients(choice)):
+            result = compiled(*choice.arguments, **choice.keywords)
+        if isinstance(result, torch.Tensor) and result.numel() == 1 and result.requires_grad:
+            self.recorder.note("The result is a number that requires gradients: its backward pass was run as well.")
+            result.backward()
+
+
+def wants_gradients(choice: Choice) -> bool:
+    """A function does if anything that it reads does; a module only if an input does or its result is a loss."""
+    if not isinstance(choice.callee, torch.nn.Module):
+        return True
+    values = [*choice.arguments, *choice.keywords.values()]
+    if any(isinstance(value, torch.Tensor) and value.requires_grad for value in values):
+        return True
+    try:
+        return scalar_result(choice.callee, choice)
+    except Exception:  # the module may not run on shapes alone; then its gradients are kept
+        return True
+
+
+def scalar_result(module: torch.nn.Module, choice: Choice) -> bool:
+    """The module's result has one element, judged by shapes alone."""
+    state = {name: value.to("meta") for name, value in (*module.named_parameters(), *module.named_buffers())}
+    arguments = [value.to("meta") if isinstance(value, torch.Tensor) else value for value in choice.arguments]
+    keywords = {name: value.to("meta") if isinstance(value, torch.Tensor) else value for name, value in choice.keywords.items()}
+    with torch.no_grad():
+        result = torch.func.functional_call(module, state, tuple(arguments), keywords)
+    return isinstance(result, torch.Tensor) and result.numel() == 1
