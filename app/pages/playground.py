@@ -163,6 +163,12 @@ def submit_form(
     return render(request, "run.html", context, headers={"HX-Push-Url": address})
 
 
+@router.get("/machine", response_class=HTMLResponse)
+def machine(request: Request, session: Sessions, settings: Configured) -> Response:
+    """Whether a worker is there, for a page that waits for one."""
+    return render(request, "machine.html", base(session, settings))
+
+
 @router.get("/runs/{run_id}/panel", response_class=HTMLResponse)
 def panel(
     request: Request, run: Found, session: Sessions, tab: str = "", region: Annotated[int | None, Query(ge=0)] = None, part: str = ""
