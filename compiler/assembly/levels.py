@@ -65,7 +65,7 @@ def assemble_stepwise(source: KernelSource, target: Target, cache: KernelCache |
 
     Raises CompileError that names the level at which Triton or ptxas gave up.
     """
-    file, start, stage = file_name(source), time.perf_counter(), "ttir"
+    file, start, stage = file_name(source), time.perf_counter(), ""
     steps = compile_stages(source, target)
     while True:
         try:
@@ -93,8 +93,8 @@ def assemble_stepwise(source: KernelSource, target: Target, cache: KernelCache |
 
 
 def _following(stage: str) -> str:
-    order = ("ttir", "ttgir", "llir", "ptx", "sass")
-    return order[min(order.index(stage) + 1, len(order) - 1)]
+    order = ("", "ttir", "ttgir", "llir", "ptx", "sass", "sass")
+    return order[order.index(stage) + 1]
 
 
 def assemble(source: KernelSource, target: Target, cache: KernelCache | None = None) -> Assembly:

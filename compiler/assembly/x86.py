@@ -13,7 +13,7 @@ from compiler.runtime.build import SOURCE_NAME, Library, run_tool
 from compiler.trace import Scalar
 
 _FUNCTION = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")
-_PLACE = re.compile(rf"^(?:\S*/)?{re.escape(SOURCE_NAME)}:(\d+)")
+_PLACE = re.compile(rf"^\s*(?:inlined by |\(inlined by\) )?(?:\S*/)?{re.escape(SOURCE_NAME)}:(\d+)")
 _INSTRUCTION = re.compile(r"^\s+([0-9a-f]+):\s*(\S.*)$")
 
 
@@ -21,7 +21,7 @@ def disassemble_cpp(library: Library, unit: CppUnit, kernels: Sequence[KernelSou
     """One ``sass`` level for each C++ kernel: its function and the parts that OpenMP runs in threads."""
     start = time.perf_counter()
     names = {kernel.name: kernel for kernel in kernels if kernel.language == "cpp"}
-    text = run_tool(["objdump", "-d", "-l", "--no-show-raw-insn", "-M", "intel", library.path], "sass")
+    text = run_tool(["objdump", "-d", "-l", "--inlines", "--no-show-raw-insn", "-M", "intel", library.path], "sass")
     parts: dict[str, list[tuple[str, int | None]]] = {name: [] for name in names}
     for function, rows in _functions(text, unit):
         kernel = function.split(".")[0]
@@ -34,7 +34,7 @@ def disassemble_cpp(library: Library, unit: CppUnit, kernels: Sequence[KernelSou
 
 
 def _functions(text: str, unit: CppUnit) -> Iterator[tuple[str, list[tuple[str, int | None]]]]:
-    """Each function with its instructions and the unit's line that each comes from; code inlined from the prelude keeps the line before."""
+    """Each function with its instructions and the unit's line that each comes from; code inlined from the prelude counts for its caller."""
     first = min((line for _, line in unit.starts), default=0)
     name, current = "", None
     rows: list[tuple[str, int | None]] = []
