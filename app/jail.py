@@ -33,6 +33,7 @@ from app.sandbox import Limits
 
 WORK = "/work-of-run"
 TRUSTED = "/trusted"
+PACKAGES = "/packages"
 _NEW_ROOT = "/mnt"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _QUIET = MS_NOSUID | MS_NODEV
@@ -71,6 +72,7 @@ def build(packages: Iterable[Path], users: Iterable[int]) -> bool:
     fresh = _process_files()
     for folder in (WORK, TRUSTED):
         os.makedirs(_NEW_ROOT + folder)
+    link_packages(_NEW_ROOT + PACKAGES, packages)
     mount("tmpfs", _NEW_ROOT + TRUSTED, "tmpfs", _QUIET, "size=512m,mode=700")
     become_root_of(_NEW_ROOT)
     libc.sethostname(b"sandbox", 7)
@@ -119,19 +121,27 @@ def _process_files() -> bool:
     return fresh
 
 
-def enter_private(limits: Limits, fresh_proc: bool) -> str:
+def enter_private(limits: Limits, user: int, fresh_proc: bool) -> str:
     """In the child: an own mount table, an empty work folder of limited size, an own /proc, and no view of the zygote's folder."""
     unshare(CLONE_NEWNS | CLONE_NEWIPC)
-    mount("tmpfs", WORK, "tmpfs", _QUIET, f"size={limits.disk},nr_inodes={limits.inodes},mode=777")
+    mount("tmpfs", WORK, "tmpfs", _QUIET, f"size={limits.disk},nr_inodes={limits.inodes},mode=700,uid={user},gid={user}")
     if fresh_proc:
         mount("proc", "/proc", "proc", _QUIET | MS_NOEXEC)
     unmount(TRUSTED)
     return WORK
 
 
-def rules(work: str, packages: Iterable[Path], whole_proc: bool) -> list[Rule]:
+def link_packages(folder: str, packages: Iterable[Path]) -> None:
+    """A folder from which another Python imports our packages: the repository's own folder holds more than a run may list."""
+    os.makedirs(folder, mode=0o755, exist_ok=True)
+    for package in packages:
+        with suppress(FileExistsError):
+            os.symlink(package, f"{folder}/{package.name}")
+
+
+def rules(work: str, linked: str, packages: Iterable[Path], whole_proc: bool) -> list[Rule]:
     """What Landlock lets a run touch: programs to execute, a few facts to read, devices, and its own folder."""
-    facts = ["/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system", "/proc/self"]
+    facts = [linked, "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system", "/proc/self"]
     facts += ["/proc"] if whole_proc else ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory"]
     devices = [f"/dev/{name}" for name in _DEVICES] + gpu_files()
     return [

@@ -110,14 +110,19 @@ def assert_forkable() -> None:
             assert "nvidia" not in os.readlink(f"/proc/self/fd/{name}"), "CUDA was touched in the zygote"
 
 
-def prepare_child(work: str, gpus: bool) -> None:
+def prepare_child(work: str, packages: str, gpus: bool) -> None:
     """In the child, before its sandbox closes: an environment and caches of its own, and CUDA, which cannot be opened later."""
     os.environ.clear()
     path = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
-    folders = {"HOME": work, "TMPDIR": work, "TORCHINDUCTOR_CACHE_DIR": f"{work}/inductor", "TRITON_CACHE_DIR": f"{work}/triton"}
-    os.environ.update(
-        PATH=path, LANG="C.UTF-8", USER="run", TORCHINDUCTOR_COMPILE_THREADS="1", FUSELAB_CACHE_DIR=f"{work}/fuselab", **folders
-    )
+    folders = {
+        "HOME": work,
+        "TMPDIR": work,
+        "TORCHINDUCTOR_CACHE_DIR": f"{work}/inductor",
+        "TRITON_CACHE_DIR": f"{work}/triton",
+        "FUSELAB_CACHE": f"{work}/fuselab",
+        "PYTHONPATH": packages,
+    }
+    os.environ.update(PATH=path, LANG="C.UTF-8", USER="run", TORCHINDUCTOR_COMPILE_THREADS="1", **folders)
     tempfile.tempdir = None
     os.chdir(work)
     if "torch" in sys.modules:

@@ -90,6 +90,10 @@ class Zygote:
     def jailed(self) -> bool:
         return self.fresh_proc is not None
 
+    @property
+    def packages(self) -> str:
+        return jail.PACKAGES if self.jailed else f"{self.config.folder}/packages"
+
     def user(self, slot: int) -> int | None:
         return self.config.first_user + slot if self.config.layers.users else None
 
@@ -164,10 +168,14 @@ class Zygote:
             die_with_parent(signal.SIGKILL)
             os.setsid()
             control = _only(control)
-            work = jail.enter_private(self.config.limits, bool(self.fresh_proc)) if self.jailed else f"{self.config.folder}/s{slot}"
-            warmup.prepare_child(work, self.config.gpus)
+            work = (
+                jail.enter_private(self.config.limits, self.user(slot) or os.geteuid(), bool(self.fresh_proc))
+                if self.jailed
+                else f"{self.config.folder}/s{slot}"
+            )
+            warmup.prepare_child(work, self.packages, self.config.gpus)
             sandbox.set_limits(self.config.limits, self.held)
-            rules = jail.rules(work, self.config.packages, whole_proc=bool(self.fresh_proc))
+            rules = jail.rules(work, self.packages, self.config.packages, whole_proc=bool(self.fresh_proc))
             sandbox.close_in(self.config.layers, rules, self.program, self.user(slot))
             child.serve_one(control, self.entry)
         except BaseException:  # whatever it is, this process must not go on as a second zygote
@@ -238,6 +246,7 @@ def enter_jail(config: Config) -> bool | None:
 def prepare_folders(config: Config) -> None:
     """Without namespaces: one empty folder for each slot, which only its user can enter."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
+    jail.link_packages(f"{config.folder}/packages", config.packages)
     for slot in range(config.slots):
         folder = f"{config.folder}/s{slot}"
         os.makedirs(folder, mode=0o700, exist_ok=True)

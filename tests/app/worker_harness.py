@@ -1,0 +1,136 @@
+"""Starts real workers in processes of their own, under each kind of isolation that this machine can offer, and runs snippets through the store."""
+
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from app import store
+from app.settings import Settings
+from app.watchdog import processes
+from compiler.trace import Trace
+
+ROOT = Path(__file__).resolve().parents[2]
+USER = 61001
+AROUND = {
+    "namespaces": [],
+    "user namespace": ["--user", str(USER)],
+    "container": ["--docker"],
+    "container, not root": ["--docker", "--user", str(USER)],
+}
+"""What stands around the worker at each kind."""
+
+_numbers = itertools.count()
+
+
+@dataclass
+class RunningWorker:
+    """A worker process and the database that it shares with the test."""
+
+    kind: str = "namespaces"
+    module: str = "tests.app.attacked_worker"
+    settings: dict = field(default_factory=dict)
+    process: subprocess.Popen | None = None
+
+    def __post_init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fuselab-test-", dir="/var/tmp"))
+        given = {
+            "database_url": f"sqlite:///{self.folder}/runs.db",
+            "work_folder": f"{self.folder}/work",
+            "stale_job_seconds": 3.0,
+        } | self.settings
+        self.chosen = Settings(**given)
+        (self.folder / "work").mkdir()
+        self.sessions = store.session_factory(self.chosen)
+        store.migrate(self.sessions.kw["bind"])
+        self.folder.chmod(0o755)
+        if "--user" in AROUND[self.kind]:
+            for path in (self.folder, *self.folder.rglob("*")):
+                os.chown(path, USER, USER)
+        self.start()
+
+    @property
+    def namespaced(self) -> bool:
+        return "namespace" in self.kind
+
+    def start(self) -> None:
+        values = {f"FUSELAB_{name.upper()}": str(value) for name, value in self.chosen.model_dump().items()}
+        command = [sys.executable, "-m", self.module]
+        if AROUND[self.kind]:
+            command = [sys.executable, "-m", "tests.app.container", *AROUND[self.kind], *command]
+        environment = {"PATH": os.environ["PATH"], "SECRET_OF_THE_WORKER": "hunter2", **values}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
+        known = {worker.id for worker in self.workers()}
+        self.until(lambda: {worker.id for worker in self.workers()} - known or self.process.poll() is not None, 120, "no worker registered")
+        assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
+
+    def workers(self) -> list[store.WorkerRow]:
+        with self.sessions() as session:
+            return store.workers(session, 1e9)
+
+    @property
+    def level(self) -> str:
+        return self.workers()[0].level
+
+    def submit(self, source: str, compiler: str = "fuselab", target: str = "cpu", options: dict | None = None) -> str:
+        source += f"\n# {next(_numbers)} {os.getpid()}"
+        with self.sessions() as session:
+            run, _ = store.submit(session, source, compiler, target, options or {})
+        return run.id
+
+    def wait(self, run_id: str, seconds: float = 40) -> Trace:
+        self.until(lambda: self.progress(run_id)[1], seconds, f"run {run_id} has not finished")
+        with self.sessions() as session:
+            return store.trace(session, run_id)
+
+    def progress(self, run_id: str) -> tuple[int, bool]:
+        with self.sessions() as session:
+            return store.progress(session, run_id)
+
+    def run(self, source: str, seconds: float = 40, **how) -> Trace:
+        return self.wait(self.submit(source, **how), seconds)
+
+    def notes(self, source: str) -> dict[str, str]:
+        """What each ``attempt`` of the source came to."""
+        trace = self.run(source)
+        assert trace.status == "ok", trace.problem
+        return json.loads(trace.output.splitlines()[-1])
+
+    @staticmethod
+    def until(condition, seconds: float, message: str) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, message
+            time.sleep(0.01)
+
+    def descendants(self) -> list[int]:
+        known, found = processes(), [self.process.pid]
+        for parent in found:
+            found += [each.pid for each in known.values() if each.parent == parent and each.state != "Z"]
+        return found
+
+    def zygote(self) -> int:
+        """The process that forks: the child of the worker, or the child of that, which is process 1 of its own namespace."""
+        known = processes()
+        family = self.descendants()
+        named = [pid for pid in family if b"app.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        outer = next(pid for pid in named if known[pid].parent not in named)
+        return next(pid for pid in named if known[pid].parent == outer) if self.namespaced else outer
+
+    def stop(self) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        self.sessions.kw["bind"].dispose()
+        shutil.rmtree(self.folder, ignore_errors=True)
