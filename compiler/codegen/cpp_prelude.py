@@ -27,20 +27,39 @@ UNARY = (
 BINARY = ("atan2", "hypot", "pow")
 
 
-def _declarations() -> str:
-    lines = []
-    for kind, suffix in (("float", "f"), ("double", "")):
-        lines += [f"FUSELAB_VECTOR {kind} {name}{suffix}({kind}) noexcept;" for name in UNARY]
-        lines += [f"FUSELAB_VECTOR {kind} {name}{suffix}({kind}, {kind}) noexcept;" for name in BINARY]
-    return "\n".join(lines)
+PLAIN = ("ceil", "fabs", "floor", "lgamma", "nearbyint", "sqrt", "trunc")
+PLAIN_BINARY = ("copysign", "fmod", "nextafter")
+_TYPES = (("float", "f"), ("double", ""))
 
 
-VECTORS = f"""
-#define FUSELAB_VECTOR __attribute__((simd("notinbranch"), const))
-extern "C" {{
-{_declarations()}
-}}
-"""
+def _lines(form: str, names: tuple[str, ...]) -> list[str]:
+    return [form.format(name=name, t=kind, f=suffix) for name in names for kind, suffix in _TYPES]
+
+
+# What of <cmath>, <cstdint>, <limits> and <type_traits> is used, without reading them: they take three times as long as the kernels.
+STANDARD = "\n".join([
+    *(f"typedef __{name.upper()}_TYPE__ {name}_t;" for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")),
+    "#define INT64_C(number) __INT64_C(number)",
+    "#define INFINITY __builtin_inff()",
+    '#define NAN __builtin_nanf("")',
+    '#define FUSELAB_VECTOR __attribute__((simd("notinbranch"), const))',
+    'extern "C" {',
+    *_lines("FUSELAB_VECTOR {t} {name}{f}({t}) noexcept;", UNARY),
+    *_lines("FUSELAB_VECTOR {t} {name}{f}({t}, {t}) noexcept;", BINARY),
+    *(f"double {name}(double) noexcept;" for name in ("j0", "j1", "y0", "y1")),
+    "}",
+    "namespace std {",
+    *_lines("inline {t} {name}({t} a) {{ return __builtin_{name}{f}(a); }}", (*UNARY, *PLAIN)),
+    *_lines("inline {t} {name}({t} a, {t} b) {{ return __builtin_{name}{f}(a, b); }}", (*BINARY, *PLAIN_BINARY)),
+    *_lines("inline {t} fma({t} a, {t} b, {t} c) {{ return __builtin_fma{f}(a, b, c); }}", ("fma",)),
+    *_lines("inline bool signbit({t} a) {{ return __builtin_signbit{f}(a); }}", ("signbit",)),
+    "template <class T> constexpr bool is_signed_v = T(-1) < T(0);",
+    "template <class T> struct numeric_limits {",
+    "    static constexpr T infinity() { return __builtin_inff(); }",
+    '    static constexpr T quiet_NaN() { return __builtin_nanf(""); }',
+    "};",
+    "}",
+])  # fmt: skip
 
 CONVERSIONS = """
 static inline float bits_float(uint32_t bits) { float value; __builtin_memcpy(&value, &bits, 4); return value; }
@@ -78,4 +97,5 @@ template <typename T> static inline T smaller(T value, T best) { return value < 
 
 def prelude() -> str:
     """All of it, with what the table of ops calls."""
-    return f"{cpp_prelude().strip()}\n{VECTORS}{CONVERSIONS}"
+    called = "\n".join(line for line in cpp_prelude().splitlines() if not line.startswith("#include"))
+    return f"{STANDARD}\n{called.rstrip()}\n{CONVERSIONS}"
