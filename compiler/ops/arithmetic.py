@@ -70,7 +70,7 @@ ROWS: tuple[Row, ...] = (
     Row("neg", ("self",), ("aten.neg.default",), "-{0}", {"float": "-{0}", "int": "({t})(0 - (uint64_t){0})"}, torch.neg, kinds=NUMBER),
     Row("abs", ("self",), ("aten.abs.default",), {"float": "tl.abs({0})", "int": "tl.abs({0})", "uint8": "{0}", "bool": "{0}"},
         {"float": "std::fabs({0})", "int": "({t})({0} < 0 ? 0 - (uint64_t){0} : (uint64_t){0})", "bool": "{0}"}, lambda a: a if a.dtype == torch.bool else a.abs()),
-    Row("identity", ("self",), ("aten.positive.default", "aten.alias.default", "aten.detach.default", "aten.lift.default"), "{0}", "{0}",
+    Row("identity", ("self",), ("aten.positive.default",), "{0}", "{0}",
         lambda a: a.clone(), opmath=False),
     Row("identity", ("value",), ("aten.fill.Scalar",), "{0}", "{0}", lambda a: a.clone(), promote="keep", opmath=False),
     Row("square", ("self",), ("aten.square.default",), "{0} * {0}", {"float": "{0} * {0}", "int": "({t})((uint64_t){0} * (uint64_t){0})"},
