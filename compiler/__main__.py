@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from compiler.errors import TargetError
@@ -52,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(source: str, options: Options, target: Target | None, compiler: str, *, quiet: bool) -> Trace:
-    """Runs the script; what it prints goes to the standard error if only one stage is wanted. ``target`` None is the device that is here."""
+    """Runs the script; what it prints goes to the standard error if ``quiet``. ``target`` None is the device that is here."""
     # Only now, so that a wrong command line is answered at once.
     from compiler.capture.present import native_target
     from compiler.snippet import run_snippet
@@ -88,7 +89,7 @@ def stage_text(trace: Trace, name: str) -> str:
     return "\n".join(parts) or f"There is no stage {name}."
 
 
-def decision_line(subject: str, verdict: str, reason: str, numbers: dict[str, object]) -> str:
+def decision_line(subject: str, verdict: str, reason: str, numbers: Mapping[str, object]) -> str:
     shown = ", ".join(f"{key}={value:.3g}" if isinstance(value, float) else f"{key}={value}" for key, value in numbers.items())
     return f"{verdict:<8} {subject}: {reason}" + (f"  [{shown}]" if shown else "")
 

@@ -27,7 +27,7 @@ RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "e
 class CompiledPart:
     """One part of a region, called by AOTAutograd with a list of inputs that it empties.
 
-    Where the target's device is not here, the ATen graph itself runs. ``last`` keeps copies of the inputs of the latest call while ``keep`` is set.
+    Where the target's device is not here, the ATen graph itself runs. While ``keep`` is set, ``last`` holds copies of the latest inputs.
     """
 
     part: Part
@@ -59,7 +59,7 @@ class CompiledPart:
 
 def draws(node: Node) -> bool:
     name = str(node.target).split(".")[1] if isinstance(node.target, torch._ops.OpOverload) else str(node.target)
-    return node.op.startswith("call") and name.startswith(RANDOM) and not name.endswith("backward")
+    return node.op.startswith("call") and any(word in name for word in RANDOM) and not name.endswith("backward")
 
 
 def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can take

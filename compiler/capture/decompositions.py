@@ -11,9 +11,11 @@ from compiler.observe.torch_names import decomposition_table
 from compiler.ops import ATEN
 
 FURTHER = (
-    "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm", "batch_norm_backward", "_native_batch_norm_legit",
+    "_softmax", "_log_softmax", "native_layer_norm", "native_group_norm", "native_batch_norm", "batch_norm_backward",
+    "_native_batch_norm_legit",
     "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "_batch_norm_with_update",
-    "_batch_norm_with_update_functional", "_batch_norm_no_update", "elu", "hardtanh", "leaky_relu", "gelu", "linalg_vector_norm", "dist", "addmv",
+    "_batch_norm_with_update_functional", "_batch_norm_no_update", "elu", "hardtanh", "leaky_relu", "gelu",
+    "linalg_vector_norm", "dist", "addmv",
     "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "max_pool2d_with_indices_backward", "nll_loss2d_backward",
     "rrelu_with_noise_backward", "upsample_bilinear2d", "upsample_nearest2d", "bitwise_and_", "bitwise_or_", "sin_", "sqrt_", "clamp_min_",
     "hann_window", "unbind_copy", "permute_copy", "narrow_copy", "conj_physical", "index_select",

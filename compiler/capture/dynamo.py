@@ -18,7 +18,7 @@ QUIET_GUARDS = {"BUILTIN_MATCH", "MODULE_MATCH", "SHAPE_ENV", "GLOBAL_STATE", "T
 
 
 def readable_inputs(graph: Graph) -> dict[str, str]:
-    """A name near to the visitor's own for each input: ``x`` for ``L_x_``, ``model_0_weight`` for ``G_model_modules_0_parameters_weight_``."""
+    """A name near to the visitor's own for each input, such as ``model_0_weight`` for ``G_model_modules_0_parameters_weight_``."""
     taken: set[str] = {node.name for node in graph.nodes if node.op != "placeholder"}
     names: dict[str, str] = {}
     for node in graph.nodes:
@@ -47,8 +47,9 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
             resumed = re.match(r"torch_dynamo_resume_in_(.+)_at_(\d+)", name)
             title = f"{resumed[1]}, after the break at line {resumed[2]}" if resumed else name
             return title, min(lines, default=0)
-    if lines:
-        return "module", min(lines)
+    for node in gm.graph.nodes:
+        for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
+            return str(getattr(kind, "__name__", kind)), min(lines, default=0)
     return "graph", stopped.frames[-1][1] if stopped and stopped.frames else 0
 
 

@@ -22,7 +22,7 @@ from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.runtime.measure import Sample, clock_mhz, copy_rate, measure
 from compiler.target import Target
-from compiler.trace import CompilerName, Part, Timing
+from compiler.trace import Part, Timing
 
 CALL_SECONDS = 0.3
 STEP_SECONDS = 0.03
@@ -149,13 +149,14 @@ class Examiner:
                     draft.timings.append(self._timing_of(op.op, "op", "eager", "", sample, _op_bytes(op), origins))
 
     def _timing_of(
-        self, subject: str, scope: str, compiler: CompilerName, part: Part, sample: Sample, moved: int | None, origins: tuple[int, ...]
+        self, subject: str, scope: str, compiler: str, part: Part, sample: Sample, moved: int | None, origins: tuple[int, ...]
     ) -> Timing:
         rate = moved / sample.median_us * 1e-3 if moved and sample.median_us > 0 else None
         fraction = rate * 1e9 / copy_rate(self.device) if rate is not None else None
         return Timing.model_validate({
-            "subject": subject[:400], "scope": scope, "compiler": compiler, "part": part, "median_us": sample.median_us, "low_us": sample.low_us,
-            "high_us": sample.high_us, "repeats": sample.repeats, "bytes": moved, "gb_per_s": rate, "copy_fraction": fraction, "origins": origins,
+            "subject": subject[:400], "scope": scope, "compiler": compiler, "part": part, "median_us": sample.median_us,
+            "low_us": sample.low_us, "high_us": sample.high_us, "repeats": sample.repeats, "bytes": moved, "gb_per_s": rate,
+            "copy_fraction": fraction, "origins": origins,
         })  # fmt: skip
 
 

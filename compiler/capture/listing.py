@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import torch
 from torch.fx import Graph, Node
@@ -20,8 +21,8 @@ INFIX = {
     operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=",
 }  # fmt: skip
 VIEWS = {
-    "view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze", "as_strided", "alias", "detach", "split",
-    "unbind", "diagonal", "unfold", "getitem", "_unsafe_view",
+    "view", "reshape", "permute", "transpose", "t", "expand", "slice", "select", "unsqueeze", "squeeze", "as_strided", "alias", "detach",
+    "split", "unbind", "diagonal", "unfold", "getitem", "_unsafe_view",
 }  # fmt: skip
 
 
@@ -68,7 +69,7 @@ def target_name(node: Node) -> str:
     if isinstance(target, torch._ops.OpOverload):
         return str(target)
     if isinstance(target, str):
-        return target
+        return str(target)
     name = str(getattr(target, "__name__", target))
     module = str(getattr(target, "__module__", None) or "")
     if module.startswith("torch.nn.functional") or module == "torch._C._nn":
@@ -145,7 +146,7 @@ def drawing(graph: Graph, device: str = "") -> Drawing | None:
     return Drawing(nodes=tuple(boxes), edges=tuple(edges))
 
 
-def _kind(node: Node) -> str:  # one of the kinds of the trace
+def _kind(node: Node) -> Literal["input", "op", "view", "output"]:
     if node.op in ("placeholder", "get_attr"):
         return "input"
     if node.op == "output":

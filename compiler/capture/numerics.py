@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -70,7 +70,7 @@ class Numerics:
         draft.facts["ran_on"] = "Triton's interpreter on the CPU"
         names = [f"result {place}" for place in range(len(eager))]
         try:
-            reference = [tensor for tensor in made.gm(*[in_float64(copied(value)) for value in inputs])]
+            reference = list(made.gm(*[in_float64(copied(value)) for value in inputs]))
         except Exception:  # as above: a reference is a help, not a need
             reference = [None] * len(eager)
         self._report(draft, names, ours, eager, reference)
@@ -127,7 +127,7 @@ def _decision(found: Difference, *, random: bool) -> Decision:
         "ours_from_float64": found.ours_from_reference,
         "tolerance": found.tolerance,
     }
-    verdict = "refused" if not found.equal else "noted" if random else "kept"
+    verdict: Literal["refused", "noted", "kept"] = "refused" if not found.equal else "noted" if random else "kept"
     rule = "differs" if not found.equal else "random" if random else "within_tolerance"
     return Decision(
         subject=found.name[:400],

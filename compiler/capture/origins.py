@@ -56,8 +56,8 @@ def spans(stack_trace: str) -> list[tuple[str, Span]]:
 def span_of(node: Node, modules: Mapping[str, Span]) -> Span | None:
     """The visitor's innermost expression that led to the node; outside of a snippet the innermost frame.
 
-    ``modules``: where the snippet built each module, by the module's id as text. A layer inside of a container of PyTorch's, such as ``Sequential``, comes
-    from where it was built, since the visitor's code calls the container only.
+    ``modules``: where the snippet built each module, by the module's id as text. A layer inside of a container of PyTorch's, such as
+    ``Sequential``, comes from where it was built, since the visitor's code calls the container only.
     """
     frames = spans(node.meta.get("stack_trace") or "")
     own = [span for file, span in frames if file == SNIPPET]

@@ -23,7 +23,8 @@ from compiler.trace import Decision
 class Observer(Protocol):
     """Who wants to look at regions while a snippet runs. ``modules``: where the snippet built each module, by its id as text."""
 
-    modules: Mapping[str, Span]
+    @property
+    def modules(self) -> Mapping[str, Span]: ...
 
     def called(self, region: Region, inputs: Sequence[Any]) -> None:
         """The region is about to run for the first time, with these inputs."""

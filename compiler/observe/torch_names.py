@@ -92,7 +92,7 @@ def aot_compile(
     backward: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]],
     decompositions: dict[Any, Callable[..., Any]],
 ) -> Callable[..., Any]:
-    """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs; the backward's is called at once as well."""
+    """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs, at once."""
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 

@@ -1,4 +1,4 @@
-"""Whether results are right: tensors of compiled code, of eager code and of a float64 reference come in, differences with verdicts go out."""
+"""Whether results are right: results of compiled code, of eager and of a float64 reference come in, differences with verdicts go out."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Difference:
     tolerance: float | None = None
 
 
-def compare(name: str, ours: object, eager: object, reference: object = None) -> Difference:
+def compare(name: str, ours: Any, eager: Any, reference: Any = None) -> Difference:  # noqa: ANN401  # any results
     """Our result against eager's, and both against the float64 reference where there is one."""
     if not isinstance(ours, torch.Tensor) or not isinstance(eager, torch.Tensor):
         return Difference(
@@ -103,7 +103,7 @@ def in_float64(value: Any) -> Any:  # noqa: ANN401  # any input of a graph
 
 
 def too_large_to_interpret(tensors: Sequence[object]) -> bool:
-    return sum(value.numel() for value in tensors if isinstance(value, torch.Tensor)) > INTERPRETER_ELEMENTS
+    return sum(int(value.numel()) for value in tensors if isinstance(value, torch.Tensor)) > INTERPRETER_ELEMENTS
 
 
 def interpreted(wrapper: str, inputs: Sequence[Any], constants: Mapping[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-"""How long things take: callables come in, medians with their spread go out; subjects take turns, so that what disturbs one disturbs all."""
+"""How long things take: callables come in, medians with spread go out; subjects take turns, so that what disturbs one disturbs all."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def copy_rate(device: str) -> float:
     source = torch.ones(COPY_BYTES[device] // 4, dtype=torch.float32, device=device)
     target = torch.empty_like(source)
     (sample,) = measure([lambda: target.copy_(source)], device, 0.15)
-    return 2 * source.nbytes / (sample.median_us * 1e-6)
+    return 2.0 * float(source.nbytes) / (sample.median_us * 1e-6)
 
 
 def clock_mhz(device: str) -> int | None:

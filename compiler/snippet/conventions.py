@@ -171,12 +171,11 @@ def plain_function(statements: list[ast.stmt], namespace: dict[str, Any]) -> Pla
     last_writes = {name: max(i for i, s in enumerate(body) if name in writes(s)) for name in written}
     results = tuple(name for name in written if name in later or last_reads[name] <= last_writes[name] or not read)
     end = body[-1]
-    place = {"lineno": end.end_lineno or end.lineno, "col_offset": 0, "end_lineno": end.end_lineno, "end_col_offset": 0}
-    values = ast.Tuple([ast.Name(name, ast.Load(), **place) for name in results], ast.Load(), **place)
+    values = ast.Tuple([ast.Name(name, ast.Load()) for name in results], ast.Load())
     if isinstance(end, ast.Expr) and not results:
         body = [*body[:-1], ast.copy_location(ast.Return(end.value), end)]
     else:
-        body = [*body, ast.Return(values, **place)]
-    arguments = ast.arguments([], [ast.arg(name, **place) for name in parameters], None, [], [], None, [])
-    start = {"lineno": body[0].lineno, "col_offset": 0, "end_lineno": end.end_lineno, "end_col_offset": 0}
-    return Plain(ast.FunctionDef("top_level", arguments, body, [], **start), parameters, results, rest)
+        body = [*body, ast.copy_location(ast.Return(values), end)]
+    arguments = ast.arguments([], [ast.arg(name) for name in parameters], None, [], [], None, [])
+    function = ast.copy_location(ast.FunctionDef("top_level", arguments, body, []), body[0])
+    return Plain(ast.fix_missing_locations(function), parameters, results, rest)

@@ -1,4 +1,4 @@
-"""Scripts written for a GPU, on a machine without the one that they are compiled for: the syntax tree is changed so that tensors live on the CPU."""
+"""Scripts written for a GPU, on a machine without that GPU: the syntax tree is changed so that their tensors live on the CPU."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def to_cpu(tree: ast.Module) -> bool:
     return transformer.changed
 
 
-class Event:
+class CpuEvent:
     """Answers for ``torch.cuda.Event``: the clock of the CPU."""
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -67,11 +67,11 @@ class Event:
 
     wait = query = synchronize
 
-    def elapsed_time(self, end: Event) -> float:
+    def elapsed_time(self, end: CpuEvent) -> float:
         return (end.at - self.at) * 1e3
 
 
-class Stream:
+class CpuStream:
     """Answers for ``torch.cuda.Stream``."""
 
     def __init__(self, *_: object, **__: object) -> None: ...
@@ -80,8 +80,8 @@ class Stream:
 
     def wait_stream(self, _: object) -> None: ...
 
-    def record_event(self, event: Event | None = None) -> Event:
-        event = event or Event()
+    def record_event(self, event: CpuEvent | None = None) -> CpuEvent:
+        event = event or CpuEvent()
         event.record()
         return event
 
@@ -92,9 +92,9 @@ def _nothing(*_: object, **__: object) -> Iterator[None]:
 
 
 class Cuda:
-    """Answers for ``torch.cuda`` in a script: one device, which is the chosen target. What it does not know, it takes from the real module."""
+    """Answers for ``torch.cuda`` in a script: one device, the chosen target. What it does not know, it takes from the real module."""
 
-    Event, Stream = Event, Stream
+    Event, Stream = CpuEvent, CpuStream
     stream = device = staticmethod(_nothing)
 
     def __init__(self, target: Target) -> None:
@@ -123,8 +123,8 @@ class Cuda:
 
     manual_seed_all = manual_seed
 
-    def current_stream(self, *_: object) -> Stream:
-        return Stream()
+    def current_stream(self, *_: object) -> CpuStream:
+        return CpuStream()
 
     def synchronize(self, *_: object) -> None: ...
 

@@ -38,7 +38,7 @@ from compiler.trace import Begin, End, Event, Problem
 
 
 def run_snippet(source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None]) -> int:
-    """0 when the script ran and everything in it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever the script does."""
+    """0 when the script ran and all of it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever happens."""
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
