@@ -43,7 +43,9 @@ def dot(drawing: Drawing) -> str:
         lines += rows
     for edge in drawing.edges:
         if edge.source in numbers and edge.target in numbers:
-            label = f" [label={quoted(edge.label[:MAX_LABEL])}]" if edge.label else ""
+            source = drawing.nodes[numbers[edge.source]]
+            told = edge.label not in source.label.split("\n")  # a buffer is often named as the step that writes it
+            label = f" [label={quoted(edge.label[:MAX_LABEL])}]" if edge.label and told else ""
             lines.append(f"  n{numbers[edge.source]} -> n{numbers[edge.target]}{label}")
     return "\n".join([*lines, "}"])
 

@@ -22,4 +22,6 @@ def page(stage: Stage) -> NumericsPage:
     return NumericsPage(facts_text(stage.facts), rows, columns, listings(stage))
 
 
-VIEW = StageView("numerics", "Whether the answer is right: the distance of eager and compiled results from a float64 reference.", page)
+VIEW = StageView(
+    "numerics", "Whether the answer is right: the distance of eager and compiled results from a float64 reference.", page, columns=False
+)

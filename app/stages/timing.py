@@ -89,7 +89,7 @@ def _row(item: Timing, longest: float, stage: Stage) -> TimingRow:
         spread=f"{microseconds(item.low_us)} to {microseconds(item.high_us)}",
         repeats=item.repeats,
         bytes="" if item.bytes is None else bytes_text(item.bytes),
-        rate="" if item.gb_per_s is None else f"{item.gb_per_s:,.1f} GB/s",
+        rate="" if item.gb_per_s is None else f"{item.gb_per_s:,.3g} GB/s" if item.gb_per_s < 100 else f"{item.gb_per_s:,.0f} GB/s",
         copy_percent=None if item.copy_fraction is None else min(999.0, item.copy_fraction * 100),
         bar=(round(low, 2), round(median, 2), round(high, 2)),
         lines=source_lines(item.origins, stage.origins),
@@ -116,4 +116,6 @@ def page(stage: Stage) -> TimingPage:
     return TimingPage(facts_text(stage.facts), comparisons(stage.timings), timing_tables(stage), rounds(stage), listings(stage))
 
 
-VIEW = StageView("timing", "Measured: eager and compiled code on the same inputs in one process, medians with their spread.", page)
+VIEW = StageView(
+    "timing", "Measured: eager and compiled code on the same inputs in one process, medians with their spread.", page, columns=False
+)

@@ -16,6 +16,8 @@ class StageView:
     name: StageName
     about: str
     page: Callable[[Stage], object]
+    columns: bool = True
+    """Whether forward and backward stand side by side where there is room; wide tables stand below each other."""
 
     @property
     def template(self) -> str:
@@ -91,7 +93,7 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def facts_text(facts: dict[str, Scalar]) -> Facts:
-    return tuple((name.replace("_", " "), scalar_text(name, value)) for name, value in facts.items())
+    return tuple((name.replace("_", " ").replace("gb per s", "GB/s"), scalar_text(name, value)) for name, value in facts.items())
 
 
 @dataclass(frozen=True, slots=True)
