@@ -253,6 +253,12 @@ def seen(session: Session, worker_id: str) -> None:
     session.commit()
 
 
+def leave(session: Session, worker_id: str) -> None:
+    """A worker that ends says so; it stays known, since its environment is part of the keys of what it did."""
+    session.execute(update(Worker).where(Worker.id == worker_id).values(last_seen=Worker.last_seen - 86_400))
+    session.commit()
+
+
 def claim_job(session: Session, worker_id: str) -> ClaimedJob | None:
     """The oldest queued job, now this worker's; None when nothing waits. No two workers get the same."""
     oldest = select(Job.id).where(Job.state == "queued").order_by(Job.id).limit(1)

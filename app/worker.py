@@ -88,6 +88,8 @@ class Worker:
                 self.step()
         finally:
             self.supervisor.stop()
+            with self.sessions() as session:
+                store.leave(session, self.id)
 
     def _stop(self, *_: object) -> None:
         self.stopping = True

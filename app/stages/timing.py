@@ -66,6 +66,13 @@ def microseconds(value: float) -> str:
     return f"{value:.1f} µs" if value < 100 else f"{value:.0f} µs"
 
 
+def rate(gigabytes: float) -> str:
+    """Bytes a second for people."""
+    if gigabytes < 0.1:
+        return f"{gigabytes * 1000:.3g} MB/s"
+    return f"{gigabytes:.3g} GB/s" if gigabytes < 1000 else f"{gigabytes:,.0f} GB/s"
+
+
 def timing_tables(stage: Stage) -> tuple[TimingTable, ...]:
     """The stage's measurements, one table for each scope."""
     tables = []
@@ -89,7 +96,7 @@ def _row(item: Timing, longest: float, stage: Stage) -> TimingRow:
         spread=f"{microseconds(item.low_us)} to {microseconds(item.high_us)}",
         repeats=item.repeats,
         bytes="" if item.bytes is None else bytes_text(item.bytes),
-        rate="" if item.gb_per_s is None else f"{item.gb_per_s:,.3g} GB/s" if item.gb_per_s < 100 else f"{item.gb_per_s:,.0f} GB/s",
+        rate="" if item.gb_per_s is None else rate(item.gb_per_s),
         copy_percent=None if item.copy_fraction is None else min(999.0, item.copy_fraction * 100),
         bar=(round(low, 2), round(median, 2), round(high, 2)),
         lines=source_lines(item.origins, stage.origins),

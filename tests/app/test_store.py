@@ -209,3 +209,6 @@ def test_workers_are_there_while_they_are_heard_of(sessions):
         [row] = store.workers(session, 10)
         assert (row.id, row.level, row.environment) == ("w", "C", {"torch": "2.13.0"})
         assert store.workers(session, -1) == []
+        store.leave(session, "w")
+        assert store.workers(session, 10) == []
+        assert "2.13.0" in store.current_environment(session)
