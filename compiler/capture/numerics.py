@@ -13,7 +13,7 @@ from compiler.capture.eager import tensors_in
 from compiler.capture.gradients import backward_of
 from compiler.capture.region import Region
 from compiler.recorder import Draft
-from compiler.runtime.compare import Difference, compare, in_float64, interpreted, too_large_to_interpret
+from compiler.runtime.compare import INTERPRETER_SECONDS, Difference, TooSlow, compare, in_float64, interpreted, too_large_to_interpret
 from compiler.trace import Decision, Part, Scalar
 
 RANDOM = "The region draws random numbers, and eager draws others: shapes and dtypes were compared, values were not."
@@ -66,7 +66,11 @@ class Numerics:
             draft.skip("Not run: too large for Triton's interpreter, which is slow. Smaller tensors are compared with eager.")
             return
         eager = list(made.gm(*[copied(value) for value in inputs]))
-        ours = interpreted(made.compiled.wrapper_text, [copied(value) for value in inputs], made.compiled.lowered.constants)
+        try:
+            ours = interpreted(made.compiled.wrapper_text, [copied(value) for value in inputs], made.compiled.lowered.constants)
+        except TooSlow:
+            draft.skip(f"Not compared: Triton's interpreter, which is slow, did not finish within {INTERPRETER_SECONDS:.0f} seconds.")
+            return
         draft.facts["ran_on"] = "Triton's interpreter on the CPU"
         names = [f"result {place}" for place in range(len(eager))]
         try:
