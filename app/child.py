@@ -32,7 +32,7 @@ def serve_one(control: socket.socket, entry: Entry) -> NoReturn:
     control.close()
     request = _arrange(descriptors)
     source, options, target, compiler = (request[name] for name in ("source", "options", "target", "compiler"))
-    code = entry(source, Options.parse(options), find_target(target), compiler, emit)
+    code = entry(source, Options.parse(options), find_target(target), compiler, emit, turn)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code & 0xFF)

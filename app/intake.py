@@ -1,6 +1,6 @@
 """What a child says becomes events that are fit to store: hostile bytes in, checked events out, or a refusal that ends the run.
 
-A child can lie about its own run only in ways that a compiler could be wrong: the order, the numbering, the sizes and the header are held here.
+A child can lie about its own run only as a compiler could be wrong: order, numbers, sizes and the header are held here.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Refused(Exception):
 
 @dataclass(slots=True)
 class Intake:
-    """The events of one run. The header is the worker's own, whatever the child says; the last event is kept back until the child has ended."""
+    """The events of one run. The header is the worker's own, whatever the child says; the last event waits until the child has ended."""
 
     header: Begin
     source_lines: int

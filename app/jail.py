@@ -1,4 +1,4 @@
-"""The file tree that the children of a zygote see: a root directory in memory that shows, read-only, what a compiler needs, and little else."""
+"""The file tree that children see: a root directory in memory that shows, read-only, what a compiler needs, and little else."""
 
 from __future__ import annotations
 

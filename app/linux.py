@@ -42,7 +42,7 @@ def mount(source: str | None, target: str, kind: str | None = None, flags: int =
 
 
 def bind(source: str, target: str, flags: int = 0) -> None:
-    """Show ``source`` at ``target`` too, with all that lies below it; flags take a second step, since the kernel ignores them in the first."""
+    """Show ``source`` at ``target`` too, with all that lies below it; flags take a second step, since the first ignores them."""
     mount(source, target, None, MS_BIND | MS_REC)
     if flags:
         mount(None, target, None, MS_BIND | MS_REMOUNT | flags)

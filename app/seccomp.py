@@ -50,7 +50,7 @@ _PRCTL_OPTIONS = (3, 15, 16, 21, 23, 29, 30, 39, 41, 42, 0x5356_4D41)
 _AF_UNIX, _SOCK_STREAM = 1, 1
 _CLONE_NAMESPACES = 0x7E02_0080
 _TERMINAL_INJECTION, _NEIGHBOURS = 0x5410, (1, 2, 3)
-"""TIOCSTI (0x5412) and TIOCLINUX (0x541C) put keys into a terminal; the eight commands that differ from 0x5410 in bits 1 to 3 are refused."""
+"""TIOCSTI (0x5412) and TIOCLINUX (0x541C) type into a terminal; the eight commands that differ from 0x5410 in bits 1 to 3 are refused."""
 
 
 def build() -> bytes:

@@ -9,24 +9,29 @@ import os
 import platform
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-_MODULES = (
-    "numpy",
-    "torch",
-    "torch._dynamo",
-    "torch._functorch.aot_autograd",
-    "torch._inductor.compile_fx",
-    "triton",
-    "compiler",
-)
+from compiler.options import Options
+from compiler.target import find_target
+from compiler.trace import End, Event
+
+SAMPLE = """
+import torch
+
+def fn(a, b):
+    return torch.softmax((a + b) * 2, -1).sum()
+
+inputs = [torch.ones(8, 16), torch.ones(8, 16)]
+"""
+SAMPLE_TARGETS = ("cpu", "sm_90")
 
 
-def warm(folder: str, fully: bool) -> dict[str, Any]:
-    """Import and exercise the compiler, and say what this machine is. ``folder`` is for what that writes; children do not see it."""
+def prepare_zygote(folder: str) -> None:
+    """Before anything is imported: one thread, no GPU, and caches in a folder that children do not see."""
     os.environ.update(
         OMP_NUM_THREADS="1",
         OPENBLAS_NUM_THREADS="1",
@@ -34,17 +39,47 @@ def warm(folder: str, fully: bool) -> dict[str, Any]:
         TORCHINDUCTOR_COMPILE_THREADS="1",
         TORCHINDUCTOR_CACHE_DIR=f"{folder}/inductor",
         TRITON_CACHE_DIR=f"{folder}/triton",
+        FUSELAB_CACHE=f"{folder}/fuselab",
         TMPDIR=folder,
         USER="run",
         CUDA_VISIBLE_DEVICES="",
         PYTORCH_NVML_BASED_CUDA_CHECK="1",
     )
     tempfile.tempdir = None
-    if fully:
-        for name in _MODULES:
-            importlib.import_module(name)
-        _compile_forward()
+
+
+def warm(entry: Callable[..., int]) -> None:
+    """Compile a trusted snippet for each sort of target, forward only, so that children inherit what a first compilation sets up.
+
+    A backward would start a thread; asking for CUDA would break every child. Numbering starts afresh, as in a new process.
+    """
+    import torch
+    import torch._dynamo.convert_frame as convert_frame
+    from torch._dynamo.utils import counters
+    from torch._functorch import aot_autograd
+
+    with suppress(ImportError):  # where it is installed, torch.fx uses it, and its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+    ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
+    torch._C._ensureCUDADeviceGuardSet = lambda: None
+    ends: list[Event] = []
+    try:
+        for target in SAMPLE_TARGETS:
+            entry(SAMPLE, Options(measure=False), find_target(target), "fuselab", ends.append)
+    finally:
+        torch._C._ensureCUDADeviceGuardSet = ask_for_cuda
+    for end in ends:
+        assert not isinstance(end, End) or end.status == "ok", end
+    torch._dynamo.reset()
+    counters.clear()
+    aot_autograd.AOT_COUNTER = itertools.count()
+    convert_frame.FRAME_COUNTER = 0
+    convert_frame.FRAME_COMPILE_COUNTER.clear()
     linecache.clearcache()
+
+
+def environment() -> dict[str, Any]:
+    """What results depend on, and this machine's devices."""
     return {"python": platform.python_version(), "cpu": cpu_model(), **versions(), **gpus()}
 
 
@@ -75,30 +110,6 @@ def cpu_model() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
     return f"{model} × {len(os.sched_getaffinity(0))}"
-
-
-def _compile_forward() -> None:
-    """A forward compilation through Dynamo and AOTAutograd. A backward would start a thread; asking for CUDA would break every child."""
-    import torch
-    import torch._dynamo.convert_frame as convert_frame
-    from torch._dynamo.utils import counters
-    from torch._functorch import aot_autograd
-
-    with suppress(ImportError):  # where it is installed, torch.fx uses it, and its monitor is a thread
-        importlib.import_module("tqdm").tqdm.monitor_interval = 0
-    ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
-    torch._C._ensureCUDADeviceGuardSet = lambda: None
-    try:
-        with torch.no_grad():
-            torch.compile(lambda x, w: torch.nn.functional.gelu(x @ w).sum(-1), backend="aot_eager")(torch.ones(4, 8), torch.ones(8, 8))
-    finally:
-        torch._C._ensureCUDADeviceGuardSet = ask_for_cuda
-    # A child's numbering starts where a fresh process's would.
-    torch._dynamo.reset()
-    counters.clear()
-    aot_autograd.AOT_COUNTER = itertools.count()
-    convert_frame.FRAME_COUNTER = 0
-    convert_frame.FRAME_COMPILE_COUNTER.clear()
 
 
 def assert_forkable() -> None:

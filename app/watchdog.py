@@ -1,4 +1,4 @@
-"""What the kernel's own limits do not see: the memory of all processes of a run, its disk where no file system bounds it, and what it leaves."""
+"""What the kernel's limits do not see: the memory of all processes of a run, its disk where no file system bounds it, and what stays."""
 
 from __future__ import annotations
 
@@ -114,16 +114,26 @@ def end_session(leader: int) -> None:
 
 def clear_folder(folder: str) -> None:
     """Empty the folder, whatever modes and links were left in it. It stays, since it may be a mount point."""
-    for _ in range(2):
-        for _, folders, _, descriptor in os.fwalk(folder, onerror=lambda error: None, follow_symlinks=False):
-            for name in folders:
-                with suppress(OSError):
-                    inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-                    os.chmod(f"/proc/self/fd/{inner}", 0o700)
-                    os.close(inner)
-        for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False):
-                shutil.rmtree(entry.path, ignore_errors=True)
-            else:
-                with suppress(OSError):
-                    os.unlink(entry.path)
+    if not _emptied(folder):
+        _make_enterable(folder)
+        _emptied(folder)
+
+
+def _emptied(folder: str) -> bool:
+    for entry in os.scandir(folder):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, ignore_errors=True)
+        else:
+            with suppress(OSError):
+                os.unlink(entry.path)
+    return not os.listdir(folder)
+
+
+def _make_enterable(folder: str) -> None:
+    """Undo the modes of all folders below this one, without following a link."""
+    for _, folders, _, descriptor in os.fwalk(folder, onerror=lambda error: None, follow_symlinks=False):
+        for name in folders:
+            with suppress(OSError):
+                inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+                os.chmod(f"/proc/self/fd/{inner}", 0o700)
+                os.close(inner)

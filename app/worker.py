@@ -1,4 +1,4 @@
-"""The worker, `python -m app.worker`: takes jobs from the store, has its zygote's children do them, and stores what they say as they say it.
+"""The worker, `python -m app.worker`: takes jobs from the store, has its zygote's children do them, and stores what they say at once.
 
 One thread, one loop. Nothing that a child sends is trusted: the intake checks it, clocks and counters bound it, the verdict closes it.
 """

@@ -100,8 +100,8 @@ class Zygote:
     def tell(self, **message: Any) -> None:  # noqa: ANN401  # JSON
         self.orders.send(json.dumps(message).encode())
 
-    def serve(self) -> None:
-        """Until the worker goes away: fork, watch, answer."""
+    def prepare(self) -> None:
+        """Settle what was imported, and have a child wait in each slot."""
         warmup.assert_forkable()
         gc.collect()
         gc.freeze()
@@ -109,6 +109,9 @@ class Zygote:
         self.selector.register(self.orders, selectors.EVENT_READ)
         for slot in range(self.config.slots):
             self.fork(slot)
+
+    def serve(self) -> None:
+        """Until the worker goes away: fork, watch, answer."""
         while True:
             busy = any(each.run is not None for each in self.children.values())
             for key, _ in self.selector.select(_TICK if busy else None):
@@ -195,6 +198,13 @@ class Zygote:
             if limit:
                 self.kill(running[pid], limit)
 
+    def close(self) -> None:
+        """End all children and what they left; with namespaces, the end of this process does that."""
+        for each in list(self.children.values()):
+            self.kill(each, "")
+            each.run = None
+            self.bury(each)
+
     def kill(self, each: Child, why: str) -> None:
         each.limit = each.limit or why
         signal.pidfd_send_signal(each.handle, signal.SIGKILL)
@@ -264,10 +274,15 @@ def main() -> None:
     prctl(PR_SET_DUMPABLE, 0)
     trusted = jail.TRUSTED if fresh_proc is not None else f"{config.folder}/trusted"
     os.makedirs(trusted, mode=0o700, exist_ok=True)
-    environment = warmup.warm(trusted, config.warm)
+    warmup.prepare_zygote(trusted)
     zygote = Zygote(config, fresh_proc)
-    zygote.tell(told="ready", environment=environment, seconds=round(time.perf_counter() - started, 3))
+    if config.warm:
+        warmup.warm(zygote.entry)
+    zygote.prepare()
+    zygote.tell(told="ready", environment=warmup.environment(), seconds=round(time.perf_counter() - started, 3))
     zygote.serve()
+    zygote.close()
+    os._exit(0)  # without the farewells of extension modules
 
 
 if __name__ == "__main__":

@@ -36,14 +36,21 @@ from compiler.snippet.output import Printed
 from compiler.target import Target
 from compiler.trace import Begin, End, Event, Problem
 
+Turn = Callable[[], contextlib.AbstractContextManager[object]]
 
-def run_snippet(source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None]) -> int:
-    """0 when the script ran and all of it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever happens."""
+
+def run_snippet(
+    source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None], turn: Turn = contextlib.nullcontext
+) -> int:
+    """0 when the script ran and all of it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever happens.
+
+    Inside ``turn()`` nothing else is measured on the device.
+    """
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
     recorder = Recorder(emit)
-    run = Run(source, options, target, recorder)
+    run = Run(source, options, target, recorder, turn)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))
     return 1 if problem else 0
@@ -57,6 +64,7 @@ class Run:
     options: Options
     target: Target
     recorder: Recorder
+    turn: Turn = contextlib.nullcontext
     examiner: Examiner = field(init=False)
     asked: list[Callable[..., Any]] = field(default_factory=list)
 
@@ -71,7 +79,8 @@ class Run:
                 problem = self._script()
                 out.flush()
                 err.flush()
-                self.examiner.finish()
+                with self.turn() if self.options.measure and present_here(self.target) else contextlib.nullcontext():
+                    self.examiner.finish()
             except Exception as error:  # the trace must end, whatever is broken in the compiler; the problem tells it
                 problem = problem_of(error, self.recorder)
             finally:

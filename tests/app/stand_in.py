@@ -14,7 +14,6 @@ import sys
 import time
 import traceback
 
-from app.child import turn
 from compiler.trace import Begin, End, Output, Problem, Region, RegionFound, Stage
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -28,7 +27,7 @@ def syscall(*arguments):
     return result
 
 
-def run_snippet(source, options, target, compiler, emit):
+def run_snippet(source, options, target, compiler, emit, turn):
     notes = {}
 
     def say(text):
