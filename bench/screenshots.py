@@ -22,7 +22,9 @@ def choose(page: Page, example: str, target: str) -> None:
 
 
 def run(page: Page) -> None:
+    before = page.get_attribute("#run", "data-run")
     page.click(".go")
+    page.wait_for_function("before => document.getElementById('run').dataset.run !== before", arg=before)
     page.wait_for_selector("#head .status[data-state=ok], #head .status[data-state=error]", timeout=120_000)
     page.wait_for_timeout(300)
 

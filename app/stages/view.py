@@ -93,7 +93,9 @@ Facts = tuple[tuple[str, str], ...]
 
 
 def facts_text(facts: dict[str, Scalar]) -> Facts:
-    return tuple((name.replace("_", " ").replace("gb per s", "GB/s"), scalar_text(name, value)) for name, value in facts.items())
+    return tuple(
+        (name.replace("_", " ").replace("gb per s", "GB/s"), scalar_text(name, value)) for name, value in facts.items() if value != ""
+    )
 
 
 @dataclass(frozen=True, slots=True)
