@@ -12,7 +12,7 @@ from compiler.codegen.cpp_prelude import prelude
 from compiler.codegen.cpp_reductions import Fold, fold_of
 from compiler.codegen.scratch import Plan, plan_kernel
 from compiler.codegen.sources import CppUnit, KernelSource
-from compiler.codegen.space import merge_loops, sum_text
+from compiler.codegen.space import merge_loops, sum_text, transposed_loops
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Marked, Writer
 from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
@@ -25,6 +25,7 @@ C_TYPES = {
 STORED = C_TYPES | {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t"}
 PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
 CHUNK = 4_096  # additions that one partial sum takes
+TILE = 32  # elements along each axis of a tile that is read one way and written the other
 STACK_BYTES = 128 * 1024
 _RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum"
                        r"|explicit|extern|false|float|for|friend|goto|if|inline|int|long|namespace|new|operator|private|public|register|return|short|signed|sizeof"
@@ -178,6 +179,9 @@ class _CppKernel:
         if not sizes:
             self._phases(everything)
             return
+        if across := transposed_loops(self.kernel):
+            self._tiles(across - 1)
+            return
         around, (name, size) = sizes[:-1], sizes[-1]
         spread = prod(extent for _, extent in around) >= 16
         if spread:
@@ -186,6 +190,27 @@ class _CppKernel:
             self._pragma("parallel for simd" if self.threads and not spread else "simd")
             with self._loop(name, size):
                 self._phases(everything)
+
+    def _tiles(self, across: int) -> None:
+        """Tiles of the loop ``across`` and of the last one, so that what some accesses skip over is still in the first cache later."""
+        last = self.outer - 1
+        around = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size != 1 and k not in (across, last)]
+        pair = ((f"i{across}", self.kernel.loops[across]), (f"i{last}", self.kernel.loops[last]))
+        self._parallel(len(around) + 2)
+        with self._loops(around):
+            with (
+                self._loop(f"{pair[0][0]}_start", pair[0][1], step=str(TILE)),
+                self._loop(f"{pair[1][0]}_start", pair[1][1], step=str(TILE)),
+            ):
+                for name, size in pair:
+                    stop = f"{name}_start + {TILE}"
+                    self.line(
+                        f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % TILE else stop};", self.kernel.origin
+                    )
+                with self._loop(pair[0][0], f"{pair[0][0]}_stop", start=f"{pair[0][0]}_start"):
+                    self._pragma("simd")
+                    with self._loop(pair[1][0], f"{pair[1][0]}_stop", start=f"{pair[1][0]}_start"):
+                        self._phases(self.kernel.phases)
 
     def _phases(self, phases: Sequence[Phase]) -> None:
         for phase in phases:

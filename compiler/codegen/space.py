@@ -45,6 +45,22 @@ def _groups(sizes: tuple[int, ...], strides: list[list[int]]) -> list[list[int]]
     return groups or ([[len(sizes) - 1]] if sizes else [])
 
 
+TILED_FROM = 4096  # elements; smaller kernels are over before the memory notices
+
+
+def transposed_loops(kernel: Kernel) -> int:
+    """How many outer loops of a pointwise kernel form one axis of a tile, because some accesses run along the last of them and
+    others along the innermost loop; 0 where one axis is enough.
+    """
+    sizes = kernel.loops
+    if kernel.reduction or len(sizes) < 2 or kernel.numel < TILED_FROM or sizes[-1] < 16:
+        return 0
+    accesses = [line.strides for line in kernel.body if isinstance(line, Load | Store)]
+    along = any(strides[-1] == 1 for strides in accesses)
+    across = [k for k in range(len(sizes) - 1) for strides in accesses if sizes[k] >= 16 and strides[k] == 1 and strides[-1] not in (0, 1)]
+    return max(across, key=across.count) + 1 if along and across else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Index:
     """A name for a part of a flat index, and the expression that gives it: ``i1 = x % 128``."""

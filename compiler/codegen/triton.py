@@ -5,12 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite, isnan
 
 from compiler.codegen.reductions import END, HELPER_NAMES, STEP, reduction_helpers
 from compiler.codegen.sources import KernelSource
-from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text
+from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text, transposed_loops
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression, readers, template_text
 from compiler.codegen.writer import Writer
 from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
@@ -20,7 +20,8 @@ from compiler.trace import Origin
 
 HEADER = ("import triton", "import triton.language as tl", "from triton.language.extra import libdevice")
 _WIDE = 2**31
-_RESERVED = re.compile(r"x|r|tl|triton|libdevice|BLOCK|ROW|lane|start|x_mask|r_mask|mask|([irv]|best|at|acc)\d.*")
+TILE = 64  # elements along each axis of a tile that is read one way and written the other
+_RESERVED = re.compile(r"[xyr]|tl|triton|libdevice|BLOCK|ROW|lane|start|[xyr]_mask|mask|([ijrv]|best|at|acc)\d.*")
 # Where a bare Python number becomes a tensor of the other operand's dtype; the second pattern only for float32, the dtype of bare floats.
 _INFIX = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
 _CALL = re.compile(r"tl\.(div_rn|maximum|minimum|fma)\(\{0\}, \{1\}(, \{2\}|, propagate_nan=tl\.PropagateNan\.ALL)?\)")
@@ -62,7 +63,13 @@ def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def triton_source(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin] = ()) -> KernelSource:
     """The kernel as Triton text with the facts of its launch."""
-    return _TritonKernel(merge_loops(kernel), buffers, target, origins).source()
+    merged = merge_loops(kernel)
+    across = transposed_loops(merged)
+    if across:
+        tiling = replace(merged.tiling, block=TILE, reduction_block=TILE, warps=max(1, 256 // target.warp))
+        phases = tuple(replace(phase, reduced=True) for phase in merged.phases)
+        merged = replace(merged, loops=merged.loops[:across], reduction=merged.loops[across:], phases=phases, tiling=tiling)
+    return _TritonKernel(merged, buffers, target, origins, tiled=across > 0).source()
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +87,13 @@ class _Shape:
 
 
 class _TritonKernel:
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin]) -> None:
-        self.kernel, self.target, self.origins = kernel, target, origins
+    """``tiled``: a pointwise kernel on tiles of two axes; what is the reduction space elsewhere is its second axis, called y."""
+
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin], tiled: bool = False
+    ) -> None:
+        self.kernel, self.target, self.origins, self.tiled = kernel, target, origins, tiled
+        self.second, self.second_prefix = ("y", "j") if tiled else ("r", "r")
         self.buffers = {name: buffers[name] for name in kernel.arguments}
         self.parameters = dict(zip(kernel.arguments, parameter_names(kernel.arguments), strict=True))
         self.writer = Writer()
@@ -96,7 +108,8 @@ class _TritonKernel:
         self.block = 1 if self.scalar else tiling.block
         self.row = tiling.reduction_block
         self.flat = self.scalar or (self.reduces and self.block == 1)  # x is no vector
-        self.looped = self.reduces and kernel.rnumel > self.row
+        self.looped = self.reduces and kernel.rnumel > self.row and not tiled
+        self.tiles = -(-kernel.rnumel // self.row) if tiled else 1
         widest = max((buffer.extent for buffer in self.buffers.values()), default=0)
         self.wide = max(widest, kernel.numel * kernel.rnumel + self.block * max(1, self.row)) >= _WIDE
         self.x_masked = not self.flat and kernel.numel % self.block != 0
@@ -133,7 +146,7 @@ class _TritonKernel:
             parameters=tuple(self.parameters.values()),
             dtypes=tuple(self.buffers[name].dtype for name in kernel.arguments),
             origin=kernel.origin,
-            grid=-(-kernel.numel // self.block),
+            grid=-(-kernel.numel // self.block) * self.tiles,
             constants=constants,
             warps=kernel.tiling.warps,
             stages=kernel.tiling.stages,
@@ -148,6 +161,15 @@ class _TritonKernel:
     def _prologue(self) -> None:
         origin, wide = self.kernel.origin, ".to(tl.int64)" if self.wide else ""
         two = self.reduces and not self.flat
+        if self.tiled:
+            self.line("# Tiles of two axes, because some tensors run along the one and some along the other.", origin)
+            self.line(f"x = tl.program_id(0){wide} // {self.tiles} * BLOCK + tl.arange(0, BLOCK)[:, None]", origin)
+            self.line(f"y = tl.program_id(0){wide} % {self.tiles} * ROW + tl.arange(0, ROW)[None, :]", origin)
+            if self.x_masked:
+                self.line(f"x_mask = x < {self.kernel.numel}", origin)
+            if self.r_masked:
+                self.line(f"y_mask = y < {self.kernel.rnumel}", origin)
+            return
         if not self.flat:
             self.line(f"x = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK){'[:, None]' if two else ''}", origin)
             if self.x_masked:
@@ -219,7 +241,7 @@ class _TritonKernel:
         """The address and over which axes it varies; defines the indices that it names."""
         outer = len(self.kernel.loops)
         x_terms = [] if self.scalar else flat_terms("x", "i", self.kernel.loops, line.strides[:outer])
-        r_terms = flat_terms("r", "r", self.kernel.reduction, line.strides[outer:])
+        r_terms = flat_terms(self.second, self.second_prefix, self.kernel.reduction, line.strides[outer:])
         for _, index in (*x_terms, *r_terms):
             self._define(index)
         terms = [(stride, index.name) for stride, index in (*x_terms, *r_terms)]
@@ -236,11 +258,11 @@ class _TritonKernel:
             self.line(f"{index.name} = {index.text}", self.kernel.origin)
 
     def _masks(self, shape: _Shape) -> list[str]:
-        return [*(["x_mask"] if self.x_masked and shape.x else []), *(["r_mask"] if self.r_masked and shape.r else [])]
+        return [*(["x_mask"] if self.x_masked and shape.x else []), *([f"{self.second}_mask"] if self.r_masked and shape.r else [])]
 
     def _widen(self, where: str, shape: _Shape, wanted: _Shape) -> tuple[str, _Shape]:
         """An address that varies, as far as shapes go, over the wanted axes as well."""
-        for axis, missing in (("x", wanted.x and not shape.x), ("r", wanted.r and not shape.r)):
+        for axis, missing in (("x", wanted.x and not shape.x), (self.second, wanted.r and not shape.r)):
             if missing:
                 where += f" + 0 * {axis}"
         return where, shape | wanted

@@ -82,6 +82,20 @@ def broadcast_add() -> Case:
                 lambda a, b: (a + b,), True)  # fmt: skip
 
 
+def transposed() -> Case:
+    """Read across, written along, with a batch around and a bias: worth tiles of two axes on a GPU."""
+    a, b = seeded(2, 70, 100).transpose(1, 2), seeded(70, seed=1)  # loops (2, 100, 70), a has strides (7000, 1, 100)
+    s = (7000, 70, 1)
+    body = (
+        Load("a", 0, (7000, 1, 100), "float32"),
+        Load("b", 0, (0, 0, 1), "float32"),
+        Apply("add", (0, 1), "float32"),
+        Store("out", 0, s, 2, "float32"),
+    )
+    return Case("transposed", pointwise("k", (2, 100, 70), body, ["a", "b", "out"], ["out"]), {"a": a, "b": b}, {"out": (torch.float32, (2, 100, 70))},
+                lambda a, b: (a + b,), True)  # fmt: skip
+
+
 def rounding(dtype: torch.dtype) -> Case:
     name = str(dtype).removeprefix("torch.")
     a, b = seeded(2, 5, 128, dtype=dtype), seeded(2, 5, 128, dtype=dtype, seed=1)
@@ -261,7 +275,8 @@ def no_iterations() -> Case:
 
 
 CASES = (
-    broadcast_add(), rounding(torch.bfloat16), rounding(torch.float16), shifted(), gather(), mixed_types(), scalars(),
+    broadcast_add(),
+    transposed(), rounding(torch.bfloat16), rounding(torch.float16), shifted(), gather(), mixed_types(), scalars(),
     softmax("softmax_persistent", 5, 1000, True, Tiling(1, 1024, 4)), softmax("softmax_looped", 5, 1000, False, Tiling(2, 256, 4)),
     softmax("softmax_exact_blocks", 4, 256, True, Tiling(2, 256, 4), torch.float32),
     arg_extremum("argmax", 1, 64), arg_extremum("argmax", 4, 16), arg_extremum("argmin", 1, 16), arg_extremum("argmin", 4, 64),

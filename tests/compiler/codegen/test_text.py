@@ -13,7 +13,7 @@ from compiler.codegen.cpp import cpp_number
 from compiler.codegen.triton import triton_number, triton_source
 from compiler.ir import Buffer, Kernel, Load, Store, Tiling
 from compiler.target import TARGETS
-from tests.compiler.codegen.cases import CASES, broadcast_add, pointwise, softmax
+from tests.compiler.codegen.cases import CASES, broadcast_add, pointwise, softmax, transposed
 
 SM90 = TARGETS["sm_90"]
 
@@ -89,6 +89,11 @@ def test_every_line_has_marks_and_every_store_its_own_origin(case, target: str) 
         assert stores <= used
     if sources.unit:
         assert sources.unit.text.count("\n") == len(sources.unit.marks)
+
+
+def test_tiles_of_two_axes_only_where_accesses_disagree() -> None:
+    assert "y_mask" in generate(transposed().program("cuda"), SM90).kernels[0].text
+    assert "y = " not in generate(broadcast_add().program("cuda"), SM90).kernels[0].text, "210 elements are too few"
 
 
 def test_comments_name_the_aten_ops() -> None:
