@@ -14,7 +14,7 @@ from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
-from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs
+from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
 from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
@@ -102,16 +102,17 @@ class AotCompiler:
     def _compiler(self, part: Part) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             origins = self._aten(gm, part)
-            compiled = pipeline.compile_graph(
-                gm,
-                part=part,
-                region=self.region,
-                options=self.options,
-                target=self.target,
-                present_here=self.present_here,
-                origins=origins,
-                recorder=self.recorder,
-            )
+            with real_tensors():
+                compiled = pipeline.compile_graph(
+                    gm,
+                    part=part,
+                    region=self.region,
+                    options=self.options,
+                    target=self.target,
+                    present_here=self.present_here,
+                    origins=origins,
+                    recorder=self.recorder,
+                )
             made = self.parts[part] = CompiledPart(part, gm, compiled, self.present_here, origins)
 
             def boxed(arguments: list[Any]) -> Sequence[Any]:

@@ -26,6 +26,8 @@ RELIES_ON = (
     "torch._decomp.core_aten_decompositions",
     "torch._decomp.get_decompositions",
     "torch._subclasses.fake_tensor.FakeTensorMode",
+    "torch.utils._python_dispatch._disable_current_modes",
+    "torch.utils._python_dispatch.TorchDispatchMode",
 )
 """Dotted names, without those that ``torch.fx`` and ``torch.compile`` document."""
 
@@ -110,6 +112,14 @@ def _functorch_settings() -> AbstractContextManager[None]:
     # A donated buffer could not be read again by a second backward, which measuring needs.
     settings: AbstractContextManager[None] = config.patch(donated_buffer=False, force_non_lazy_backward_lowering=True)
     return settings
+
+
+def real_tensors() -> AbstractContextManager[object]:
+    """What runs inside computes with real tensors, although AOTAutograd calls compilers while it traces with fake ones."""
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    modes: AbstractContextManager[object] = _disable_current_modes()
+    return modes
 
 
 def static_fakes(values: Sequence[Any]) -> list[Any]:

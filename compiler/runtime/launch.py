@@ -100,6 +100,8 @@ def load_program(
     library = build_cpp(sources.unit.text, cache) if sources.unit else None
     name = f"<fuselab wrapper {next(_numbers)}>"
     namespace: dict[str, Any] = {"__name__": "fuselab_wrapper", "__file__": name, "fuselab_constants": dict(constants or {})}
+    # Graphs that higher-order ops call are no text: the wrapper finds them by name.
+    namespace.update({name: value for name, value in (constants or {}).items() if not isinstance(value, torch.Tensor)})
     if library:
         namespace["fuselab_library"] = str(library.path)
     text = sources.wrapper.text
