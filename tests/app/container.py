@@ -24,11 +24,11 @@ settimeofday swapoff swapon syslog umount2 unshare userfaultfd vhangup
 """
 
 
-def default_profile() -> bytes:
+def default_profile(without: list[str]) -> bytes:
     import pyseccomp
 
     rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
-    for name in REFUSED.split():
+    for name in [*REFUSED.split(), *without]:
         rules.add_rule(pyseccomp.ERRNO(errno.EPERM), name)
     rules.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     for bit in range(7, 32):
@@ -65,9 +65,10 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--docker", action="store_true")
     parser.add_argument("--user", type=int)
+    parser.add_argument("--without", default="", help="system calls that are refused besides, separated by commas")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
-    profile = default_profile()
+    profile = default_profile(asked.without.split(",") if asked.without else [])
     linux.unshare(linux.CLONE_NEWNS | (linux.CLONE_NEWPID | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS if asked.docker else 0))
     if asked.docker and (pid := os.fork()):
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,5 +1,6 @@
 """Hostile snippets against the real worker, at each kind of isolation that this machine offers: every attack is stopped, by the layer that should."""
 
+import itertools
 import json
 import os
 import socket
@@ -11,11 +12,11 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.app.worker_harness import AROUND, USER, RunningWorker
 
 from app import landlock, sandbox
 from app.watchdog import processes
 from compiler.trace import MAX_EVENT_BYTES, MAX_EVENTS
+from tests.app.worker_harness import AROUND, USER, RunningWorker
 
 pytestmark = pytest.mark.sandbox
 
@@ -708,7 +709,7 @@ def test_turns_are_taken_one_at_a_time(worker):
     source = "with turn():\n    start = time.monotonic()\n    time.sleep(0.25)\n    say(json.dumps([start, time.monotonic()]))"
     runs = [worker.submit(source) for _ in range(3)]
     spans = sorted(json.loads(worker.wait(run).output) for run in runs)
-    assert all(end <= start + 0.005 for (_, end), (start, _) in zip(spans, spans[1:], strict=False))
+    assert all(end <= start + 0.005 for (_, end), (start, _) in itertools.pairwise(spans))
 
 
 def test_who_holds_the_device_cannot_starve_others(worker):

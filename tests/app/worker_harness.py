@@ -37,6 +37,7 @@ class RunningWorker:
     kind: str = "namespaces"
     module: str = "tests.app.attacked_worker"
     settings: dict = field(default_factory=dict)
+    around: list | None = None
     process: subprocess.Popen | None = None
 
     def __post_init__(self) -> None:
@@ -51,7 +52,8 @@ class RunningWorker:
         self.sessions = store.session_factory(self.chosen)
         store.migrate(self.sessions.kw["bind"])
         self.folder.chmod(0o755)
-        if "--user" in AROUND[self.kind]:
+        self.around = AROUND[self.kind] if self.around is None else self.around
+        if "--user" in self.around:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, USER, USER)
         self.start()
@@ -63,13 +65,17 @@ class RunningWorker:
     def start(self) -> None:
         values = {f"FUSELAB_{name.upper()}": str(value) for name, value in self.chosen.model_dump().items()}
         command = [sys.executable, "-m", self.module]
-        if AROUND[self.kind]:
-            command = [sys.executable, "-m", "tests.app.container", *AROUND[self.kind], *command]
+        if self.around:
+            command = [sys.executable, "-m", "tests.app.container", *self.around, *command]
         environment = {"PATH": os.environ["PATH"], "SECRET_OF_THE_WORKER": "hunter2", **values}
-        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL)
         known = {worker.id for worker in self.workers()}
+        self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stderr=self.log.open("ab"))
         self.until(lambda: {worker.id for worker in self.workers()} - known or self.process.poll() is not None, 120, "no worker registered")
-        assert self.process.poll() is None, f"the worker ended with {self.process.returncode}"
+        assert self.process.poll() is None, f"the worker ended with {self.process.returncode}: {self.log.read_text()}"
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "log"
 
     def workers(self) -> list[store.WorkerRow]:
         with self.sessions() as session:
@@ -116,6 +122,11 @@ class RunningWorker:
             found += [each.pid for each in known.values() if each.parent == parent and each.state != "Z"]
         return found
 
+    def children(self) -> list[int]:
+        """The processes that wait for a run or do one."""
+        known = processes()
+        return [pid for pid in self.descendants() if known[pid].parent == self.zygote()]
+
     def zygote(self) -> int:
         """The process that forks: the child of the worker, or the child of that, which is process 1 of its own namespace."""
         known = processes()
@@ -132,5 +143,6 @@ class RunningWorker:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
+        self.process.stdin.close()
         self.sessions.kw["bind"].dispose()
         shutil.rmtree(self.folder, ignore_errors=True)
