@@ -332,21 +332,29 @@ class Part:
     gm: GraphModule
     inputs: list[Any]
 
+    def copies(self) -> list[Any]:
+        return [copy_of(value) for value in self.inputs]
+
     def eager(self) -> list[Any]:
-        return list(self.gm(*(copy_of(value) for value in self.inputs)))
+        return list(self.gm(*self.copies()))
 
 
 def copy_of(value: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     with torch.no_grad():
-        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype).copy_(value)
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device).copy_(value)
 
 
-def parts_of(given: Program) -> list[Part]:
+def parts_of(given: Program, device: str = "cpu") -> list[Part]:
     """The ATen graphs of the program, forward and backward, each with real inputs."""
     torch.manual_seed(0)
-    function, arguments = given.make()
+    with torch.device(device):
+        function, arguments = given.make()
+        return captured(given, function, arguments)
+
+
+def captured(given: Program, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Part]:
     found: list[Part] = []
 
     def compiler(name: str) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
