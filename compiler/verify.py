@@ -141,7 +141,7 @@ def check_store(body: Body, position: int, line: Store, sizes: Sequence[int]) ->
 
 
 def injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether no two points have the same address. Layouts without overlap show it by their strides; of others the addresses are counted."""
+    """Whether no two points have the same address: layouts without overlap show it by their strides, of others addresses are counted."""
     if 0 in sizes:
         return True
     axes = sorted((abs(stride), size) for stride, size in zip(strides, sizes, strict=True) if size > 1)

@@ -1,7 +1,7 @@
 """The table of ops: one ``Row`` per elementwise op, from which lowering, both generators, the interpreter and the tests read.
 
-``OPS`` has the row of each name, ``ATEN`` the rows that may fit an ATen overload, ``REDUCTIONS`` the row of each reduction. ``cast`` is no row: it
-converts its argument to the line's dtype as ``Tensor.to`` does.
+``OPS`` has the row of each name, ``ATEN`` the rows that may fit an ATen overload, ``REDUCTIONS`` the row of each reduction. ``cast`` is no
+row: it converts its argument to the line's dtype as ``Tensor.to`` does.
 """
 
 from __future__ import annotations

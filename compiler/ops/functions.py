@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from compiler.ops.arithmetic import SQUARE_ROOT
 from compiler.ops.row import FLOAT, Row, Template, unary
 
-SQUARE_ROOT: Template = {"float64": "tl.sqrt({0})", "float32": "tl.sqrt_rn({0})"}
 EXACT_RSQRT: Template = {"float64": "1.0 / tl.sqrt({0})", "float32": "tl.rsqrt({0})"}
 
 ROWS: tuple[Row, ...] = (
@@ -34,33 +34,35 @@ ROWS: tuple[Row, ...] = (
     unary("deg2rad", "{0} * 0.017453292519943295", "{0} * ({t})0.017453292519943295", torch.deg2rad, domain=(-360, 360)),
     unary("rad2deg", "{0} * 57.29577951308232", "{0} * ({t})57.29577951308232", torch.rad2deg),
     unary("sinc", "tl.where({0} == 0, 1.0, tl.sin({0} * 3.141592653589793) / ({0} * 3.141592653589793))",
-          "({0} == 0 ? ({t})1 : std::sin({0} * ({t})3.141592653589793) / ({0} * ({t})3.141592653589793))", torch.sinc),
-    Row("logit", ("self",), ("aten.logit.default", "aten.special_logit.default"), "tl.log({0} / (1.0 - {0}))", "std::log({0} / (({t})1 - {0}))",
-        torch.logit, when={"eps": None}, promote="float", kinds=FLOAT, domain=((-0.1, 1.1),)),
-    Row("logit_clamped", ("self", "eps"), ("aten.logit.default", "aten.special_logit.default"),
-        "fuselab_logit({0}, {1})", "fuselab::logit({0}, {1})",
-        lambda a, eps: torch.logit(torch.where(a < eps, eps, torch.where(a > 1 - eps, 1 - eps, a))), promote="float", kinds=FLOAT, domain=((-0.1, 1.1), (0.001, 0.4))),
+        "({0} == 0 ? ({t})1 : std::sin({0} * ({t})3.141592653589793) / ({0} * ({t})3.141592653589793))", torch.sinc),
+    Row("logit", ("self",), ("aten.logit.default", "aten.special_logit.default"), "tl.log({0} / (1.0 - {0}))",
+        "std::log({0} / (({t})1 - {0}))", torch.logit, when={"eps": None}, promote="float", kinds=FLOAT, domain=((-0.1, 1.1),)),
+    Row("logit_clamped", ("self", "eps"), ("aten.logit.default", "aten.special_logit.default"), "fuselab_logit({0}, {1})",
+        "fuselab::logit({0}, {1})", lambda a, eps: torch.logit(torch.where(a < eps, eps, torch.where(a > 1 - eps, 1 - eps, a))),
+        promote="float", kinds=FLOAT, domain=((-0.1, 1.1), (0.001, 0.4))),
     unary("sigmoid", "1.0 / (1.0 + tl.exp(-{0}))", "({t})1 / (({t})1 + std::exp(-{0}))", torch.sigmoid,
-          aten=("aten.sigmoid.default", "aten.special_expit.default")),
-    Row("atan2", ("self", "other"), ("aten.atan2.default",), "libdevice.atan2({0}, {1})", "std::atan2({0}, {1})", torch.atan2, promote="float",
-        kinds=FLOAT),
+        aten=("aten.sigmoid.default", "aten.special_expit.default")),
+    Row("atan2", ("self", "other"), ("aten.atan2.default",), "libdevice.atan2({0}, {1})", "std::atan2({0}, {1})", torch.atan2,
+        promote="float", kinds=FLOAT),
     Row("logaddexp", ("self", "other"), ("aten.logaddexp.default",),
-        "tl.where({0} == {1}, {0} + 0.6931471805599453, tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL) + libdevice.log1p(tl.exp(-tl.abs({0} - {1}))))",
+        "tl.where({0} == {1}, {0} + 0.6931471805599453, tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
+        " + libdevice.log1p(tl.exp(-tl.abs({0} - {1}))))",
         "({0} == {1} ? {0} + ({t})0.6931471805599453 : fuselab::maximum({0}, {1}) + std::log1p(std::exp(-std::fabs({0} - {1}))))",
         torch.logaddexp, kinds=FLOAT),
     Row("logaddexp2", ("self", "other"), ("aten.logaddexp2.default",),
-        "tl.where({0} == {1}, {0} + 1.0, tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL) + "
-        "libdevice.log1p(tl.exp2(-tl.abs({0} - {1}))) * 1.4426950408889634)",
+        "tl.where({0} == {1}, {0} + 1.0, tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)"
+        " + libdevice.log1p(tl.exp2(-tl.abs({0} - {1}))) * 1.4426950408889634)",
         "({0} == {1} ? {0} + ({t})1 : fuselab::maximum({0}, {1}) + std::log1p(std::exp2(-std::fabs({0} - {1}))) * ({t})1.4426950408889634)",
         torch.logaddexp2, kinds=FLOAT),
     Row("xlogy", ("self", "other"), ("aten.xlogy.Tensor", "aten.xlogy.Scalar_Other", "aten.xlogy.Scalar_Self"),
         "tl.where({1} != {1}, {1}, tl.where({0} == 0, 0.0, {0} * tl.log({1})))",
-        "({1} != {1} ? {1} : {0} == 0 ? ({t})0 : {0} * std::log({1}))", torch.xlogy, promote="float", kinds=FLOAT, domain=((-4, 4), (-0.1, 9))),
-    Row("xlog1py", ("self", "other"), ("aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar", "aten.special_xlog1py.self_scalar"),
-        "tl.where({1} != {1}, {1}, tl.where({0} == 0, 0.0, {0} * libdevice.log1p({1})))",
+        "({1} != {1} ? {1} : {0} == 0 ? ({t})0 : {0} * std::log({1}))", torch.xlogy, promote="float", kinds=FLOAT,
+        domain=((-4, 4), (-0.1, 9))),
+    Row("xlog1py", ("self", "other"), ("aten.special_xlog1py.default", "aten.special_xlog1py.other_scalar",
+        "aten.special_xlog1py.self_scalar"), "tl.where({1} != {1}, {1}, tl.where({0} == 0, 0.0, {0} * libdevice.log1p({1})))",
         "({1} != {1} ? {1} : {0} == 0 ? ({t})0 : {0} * std::log1p({1}))", torch.special.xlog1py, promote="float", kinds=FLOAT,
         domain=((-4, 4), (-1.1, 9))),
     unary("entr", "tl.where({0} != {0}, {0}, tl.where({0} > 0, -{0} * tl.log({0}), tl.where({0} == 0, 0.0, float('-inf'))))",
-          "({0} != {0} ? {0} : {0} > 0 ? -{0} * std::log({0}) : {0} == 0 ? ({t})0 : -({t})INFINITY)", torch.special.entr,
-          aten=("aten.special_entr.default",)),
+        "({0} != {0} ? {0} : {0} > 0 ? -{0} * std::log({0}) : {0} == 0 ? ({t})0 : -({t})INFINITY)", torch.special.entr,
+        aten=("aten.special_entr.default",)),
 )  # fmt: skip

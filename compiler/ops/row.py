@@ -1,4 +1,4 @@
-"""What one elementwise op is: which ATen overloads mean it, in which dtype it computes, how it prints in Triton and C++, and what it must equal."""
+"""What one elementwise op is: which ATen overloads mean it, its dtypes, how it prints in Triton and C++, and what it must equal."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ TRITON_TYPES: dict[str, str] = {
     "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1",
 }  # fmt: skip
 CPP_TYPES: dict[str, str] = {
-    "float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t",
-    "bool": "bool",
+    "float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
+    "uint8": "uint8_t", "bool": "bool",
 }  # fmt: skip
 
 
@@ -39,14 +39,15 @@ def kind_of(dtype: str) -> Kind:
 class Row:
     """An elementwise op.
 
-    ``operands`` names the parameters of the ATen schemas ``aten`` that become operands, in this order; ``when`` gives other parameters the values
-    that they must have. ``promote``: compute in the dtype to which eager promotes the operands ("same"), in a float dtype ("float": integers
-    become the default one), in the promoted dtype with a bool as result ("bool"), or take each operand as it is ("keep"). ``opmath``: 16-bit
-    floats are computed as float32. ``kinds`` of computing dtype exist. ``reference`` is what it must equal, on tensors of the computing dtype.
+    ``operands`` names the parameters of the ATen schemas ``aten`` that become operands, in this order; ``when`` gives other parameters the
+    values that they must have. ``promote``: compute in the dtype to which eager promotes the operands ("same"), in a float dtype ("float":
+    integers become the default one), in the promoted dtype with a bool as result ("bool"), or take each operand as it is ("keep").
+    ``opmath``: 16-bit floats are computed as float32. ``kinds`` of computing dtype exist. ``reference`` is what it must equal, on tensors
+    of the computing dtype.
 
-    The templates are ``str.format`` texts over the operands {0}, {1}, ..., the computing dtype {t} in the target language and its {bits} ({last}: bits
-    less one), or a mapping of such by dtype or by kind of dtype. Operands are names or parenthesised; a result in C++ may be wider than its dtype and is to be assigned to a
-    variable of that dtype. ``domain`` bounds each operand in tests.
+    The templates are ``str.format`` texts over the operands {0}, {1}, ..., the computing dtype {t} in the target language and its {bits}
+    ({last}: bits less one), or a mapping of such by dtype or by kind of dtype. Operands are names or parenthesised; a result in C++ may be
+    wider than its dtype and is to be assigned to a variable of that dtype. ``domain`` bounds each operand in tests.
     """
 
     name: str
@@ -77,8 +78,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReductionRow:
-    """A reduction: the number that changes nothing for each dtype, its value along one axis, the kinds of values that it takes, and the dtype
-    of its result (empty: that of the values).
+    """A reduction: the number that changes nothing for each dtype, its value along one axis, the kinds of values that it takes, and its
+    result's dtype (empty: that of the values).
     """
 
     op: str

@@ -35,7 +35,6 @@ FUNCTIONS: dict[str, Callable[..., Tensor]] = {
     "lgamma": torch.lgamma,
     "log10": torch.log10,
     "log1p": log1p,
-    "nextafter": torch.nextafter,
     "pow": torch.pow,
     "rint": torch.round,
     "sinh": torch.sinh,

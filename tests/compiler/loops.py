@@ -1,7 +1,20 @@
 """Loop nests and kernels written by hand, on which interpreter and verifier are tried."""
 
 from compiler.ir import (
-    Allocation, Apply, Buffer, Constant, Graph, Kernel, Load, Nest, Phase, Program, Reduce, Ref, Store, Tiling,
+    Allocation,
+    Apply,
+    Buffer,
+    Constant,
+    Graph,
+    Kernel,
+    Load,
+    Nest,
+    Phase,
+    Program,
+    Reduce,
+    Ref,
+    Store,
+    Tiling,
 )  # fmt: skip
 
 

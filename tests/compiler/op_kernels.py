@@ -65,7 +65,8 @@ def load_module(folder: Path) -> object:
     path = folder / "row_kernels.py"
     path.write_text(module_text())
     spec = importlib.util.spec_from_file_location("row_kernels", path)
-    assert spec and spec.loader
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

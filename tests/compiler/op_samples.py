@@ -16,7 +16,7 @@ NORMAL_DIVISOR = {"fmod", "remainder", "floor_divide"}  # eager's vectors give N
 NO_SPECIAL_INT = {"floor_divide": (1,), "trunc_divide": (1,), "fmod": (1,), "remainder": (1,), "pow": (0, 1)}
 SCALARS = {
     "add_scaled": (2,), "sub_scaled": (2,), "leaky_relu": (1,), "leaky_relu_backward": (2,), "threshold": (1, 2), "threshold_backward": (2,),
-    "softplus": (1, 2), "softplus_backward": (2, 3), "hardtanh": (1, 2), "hardtanh_backward": (2, 3), "elu": (1, 2, 3), "celu": (1,),
+    "softplus": (1, 2), "softplus_backward": (2, 3), "hardtanh": (1, 2), "hardtanh_backward": (2, 3), "elu": (1, 2, 3), "celu": (1,), **{f"pow_{name}": (1,) for name in ("2", "3", "half", "minus_half", "minus_1", "minus_2")},
     "elu_backward": (2, 3, 4), "elu_backward_of_result": (2, 3, 4), "softshrink": (1,), "softshrink_backward": (2,), "hardshrink": (1,),
     "hardshrink_backward": (2,), "addcmul": (3,), "addcdiv": (3,), "logit_clamped": (1,), "dropout_backward": (1, 2),
 }  # fmt: skip

@@ -8,7 +8,21 @@ import torch
 from compiler.errors import CompileError
 from compiler.interp import flat, interpret, interpret_kernel, interpret_program
 from compiler.ir import (
-    Allocation, Apply, Constant, Extern, Kernel, Load, Nest, Phase, Position, Program, Reduce, Ref, Store, Symbol, Tiling,
+    Allocation,
+    Apply,
+    Constant,
+    Extern,
+    Kernel,
+    Load,
+    Nest,
+    Phase,
+    Position,
+    Program,
+    Reduce,
+    Ref,
+    Store,
+    Symbol,
+    Tiling,
 )  # fmt: skip
 from tests.compiler.loops import buffer, graph, softmax_kernel, softmax_program, two_steps, whole
 
