@@ -248,18 +248,28 @@ def batched_norm(persistent: bool) -> Case:
                 lambda x, w: (x.sum((2, 3)) * 0.025, torch.exp((x - (x.sum((2, 3)) * 0.025)[:, :, None, None]) * w)))  # fmt: skip
 
 
-def columns_normalised() -> Case:
+def columns_normalised(rows: int = 33, columns: int = 50) -> Case:
     """Values of a whole column kept between phases, with SIMD along the parallel loop."""
-    x = seeded(33, 50)
-    s = (1, 50)
+    x = seeded(rows, columns)
+    s = (1, columns)
     body = (
         Load("x", 0, s, "float32"), Apply("exp", (0,), "float32"), Reduce("sum", 1, "float32"), Constant(1.0, "float32"), Apply("add", (2, 3), "float32"),
         Apply("truediv", (1, 4), "float32"), Store("out", 0, s, 5, "float32"),
     )  # fmt: skip
     k = kernel(
-        "k", (50,), (33,), [Phase(0, 3, True), Phase(3, 5, False), Phase(5, 7, True)], body, ["x", "out"], ["out"], Tiling(16, 64, 1), True
+        "k",
+        (columns,),
+        (rows,),
+        [Phase(0, 3, True), Phase(3, 5, False), Phase(5, 7, True)],
+        body,
+        ["x", "out"],
+        ["out"],
+        Tiling(16, 64, 1),
+        True,
     )
-    return Case("columns_normalised", k, {"x": x}, {"out": (torch.float32, (33, 50))}, lambda x: (x.exp() / (x.exp().sum(0) + 1),))
+    return Case(
+        f"columns_normalised_{rows}", k, {"x": x}, {"out": (torch.float32, (rows, columns))}, lambda x: (x.exp() / (x.exp().sum(0) + 1),)
+    )
 
 
 def empty_sum() -> Case:
@@ -283,3 +293,12 @@ CASES = (
     column_sums(128), column_sums(16), integers(64), integers(16), full_sum(256, 1000), full_sum(4096, 100_000),
     batched_norm(True), batched_norm(False), columns_normalised(), empty_sum(), no_iterations(),
 )  # fmt: skip
+
+LARGE = (
+    softmax("softmax_few_long_rows", 3, 50_000, True, Tiling(1, 1, 1), torch.float32),  # threads share a row, which is too long for a stack
+    softmax("softmax_many_rows", 200, 400, True, Tiling(1, 1, 1), torch.float16),
+    columns_normalised(3000, 40),  # columns too long for a stack
+    columns_normalised(9000, 300),  # sums in chunks
+    full_sum(1, 3_000_000),
+)
+"""Sizes at which C++ uses threads, chunks and memory beyond the stack; too large for the interpreter."""

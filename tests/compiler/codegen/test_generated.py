@@ -14,7 +14,7 @@ from compiler.codegen import generate
 from compiler.runtime.cache import KernelCache
 from compiler.runtime.launch import load_program
 from compiler.target import TARGETS
-from tests.compiler.codegen.cases import CASES, Case
+from tests.compiler.codegen.cases import CASES, LARGE, Case
 
 ROOT = Path(__file__).parents[3]
 
@@ -35,7 +35,7 @@ def cache(tmp_path_factory) -> KernelCache:
     return KernelCache(tmp_path_factory.mktemp("kernels"))
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", CASES + LARGE, ids=lambda case: case.name)
 def test_cpp_gives_what_eager_gives(case: Case, cache: KernelCache) -> None:
     program = case.program()
     loaded = load_program(program, generate(program, TARGETS["cpu"]), TARGETS["cpu"], cache=cache)
