@@ -9,6 +9,6 @@ def f(a, b):
     return y
 
 
-a = torch.randn(1024, 1024)
-b = torch.randn(1024, 1024)
+a = torch.randn(256, 1024)
+b = torch.randn(256, 1024)
 f(a, b)

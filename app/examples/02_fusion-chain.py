@@ -9,4 +9,4 @@ def f(a, b):
     return x, z
 
 
-inputs = [torch.randn(512, 1024), torch.randn(512, 1024)]
+inputs = [torch.randn(64, 1024), torch.randn(64, 1024)]

@@ -8,4 +8,4 @@ def f(x):
     return e / e.sum(dim=-1, keepdim=True)
 
 
-inputs = [torch.randn(256, 1000)]
+inputs = [torch.randn(64, 1000)]
