@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import functools
 import linecache
 import re
 from collections.abc import Mapping
@@ -66,8 +68,33 @@ def span_of(node: Node, modules: Mapping[str, Span]) -> Span | None:
     if foreign and foreign[-1] in modules and (not own or len(foreign) > 1):
         return modules[foreign[-1]]
     if own:
-        return own[-1]
+        return narrowed(own[-1], called(node))
     return None if modules or not frames else frames[-1][1]
+
+
+def narrowed(span: Span, name: str) -> Span:
+    """The call of ``name`` inside of the marked expression, if that is an operator's: Dynamo marks the whole for the first call in it."""
+    for expression in _expressions("".join(linecache.getlines(SNIPPET))):
+        if (expression.lineno, expression.col_offset, expression.end_col_offset) != (span.line, span.column, span.end_column):
+            continue
+        if not isinstance(expression, ast.BinOp | ast.Compare | ast.UnaryOp):
+            continue
+        for inner in ast.walk(expression):
+            if isinstance(inner, ast.Call) and inner.lineno == inner.end_lineno == span.line and _callee(inner) == name:
+                return Span(inner.lineno, inner.col_offset, inner.lineno, inner.end_col_offset or span.end_column)
+    return span
+
+
+def _callee(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+@functools.lru_cache(maxsize=4)
+def _expressions(source: str) -> tuple[ast.expr, ...]:
+    try:
+        return tuple(node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.expr))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()
 
 
 def origin_of(node: Node, modules: Mapping[str, Span], *, nodes: tuple[str, ...], op: str) -> Origin:

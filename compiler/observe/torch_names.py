@@ -153,10 +153,11 @@ def fresh_dynamo() -> Iterator[None]:
     with ExitStack() as stack:
         stack.enter_context(torch._dynamo.config.patch(suppress_errors=False, verbose=False))
         stack.enter_context(_functorch_settings())
-        logger = logging.getLogger("torch")
-        level = logger.level
-        logger.setLevel(logging.ERROR)
-        stack.callback(logger.setLevel, level)
+        # What they have to say reaches the visitor as a problem or a decision.
+        for name in ("torch", "torch._dynamo", "torch._subclasses.fake_tensor"):
+            logger = logging.getLogger(name)
+            stack.callback(logger.setLevel, logger.level)
+            logger.setLevel(logging.CRITICAL)
         yield
     torch._dynamo.reset()
 

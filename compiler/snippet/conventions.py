@@ -76,7 +76,7 @@ def _constructed(kind: type, initial: Sequence[Any]) -> Callable[..., Any]:
 def _last_callable(namespace: dict[str, Any], filename: str) -> str | None:
     found = None
     for name, value in namespace.items():
-        own = inspect.isfunction(value) and value.__code__.co_filename == filename
+        own = inspect.isfunction(value) and inspect.unwrap(value).__code__.co_filename == filename
         if (own or isinstance(value, torch.nn.Module)) and name not in HELPERS and not name.startswith("_"):
             found = name
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 
 from compiler.capture.origins import SNIPPET
@@ -45,17 +46,27 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return inner.problem().model_copy(update={"line": inner.line or line, "column": inner.column or column})
     if isinstance(error, SystemExit):
         return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
-    text = str(inner).strip() or str(error).strip()
+    text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
     hint = next((hint for kind, hint in HINTS.items() if isinstance(inner, kind)), "")
     return Problem(
         kind="snippet",
-        message=f"{type(inner).__name__}: {text}"[:MAX_MESSAGE].rstrip(": "),
+        message=(text if re.match(r"\w+Error: ", text) else f"{type(inner).__name__}: {text}")[:MAX_MESSAGE].rstrip(": "),
         line=line,
         column=column,
         hint=hint,
         detail=detail.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
     )
+
+
+def plain_message(text: str) -> str:
+    """A message without what Dynamo adds for its own developers."""
+    text = text.partition("\nfrom user code:")[0].partition("\nSet TORCHDYNAMO_VERBOSE")[0]
+    tracing = re.search(r"got (\w+)\((['\"])(.*)\2\)", text, re.DOTALL)
+    if tracing and "fake tensor" in text:
+        return f"{tracing[1]}: {tracing[3]}"
+    lines = [line for line in text.splitlines() if not line.strip().startswith(("Developer debug context", "For more details about"))]
+    return "\n".join(lines).strip()
 
 
 def place_of(error: BaseException) -> tuple[int, int]:

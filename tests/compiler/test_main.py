@@ -1,0 +1,55 @@
+"""The command line: exit statuses, what is printed where, and the trace file."""
+
+import pytest
+
+from compiler.__main__ import main
+from compiler.trace import Trace
+
+GOOD = "import torch\ndef f(x):\n    return (x + 1) * 2\ninputs = [torch.ones(4)]\n"
+
+
+@pytest.fixture()
+def script(tmp_path):
+    def write(text):
+        path = tmp_path / "script.py"
+        path.write_text(text)
+        return str(path)
+
+    return write
+
+
+def test_a_summary(script, capsys):
+    assert main([script(GOOD), "--no-measure"]) == 0
+    shown = capsys.readouterr().out
+    assert "kernel_0_add_mul" in shown
+    assert "1 fusions" in shown
+    assert "equal to eager" in shown
+
+
+def test_one_stage(script, capsys):
+    assert main([script(GOOD), "--stage", "aten"]) == 0
+    assert "aten.add.Tensor(x, 1)" in capsys.readouterr().out
+
+
+def test_a_fault_names_its_line_and_leaves_a_trace(script, capsys, tmp_path):
+    out = tmp_path / "trace.json"
+    assert main([script(GOOD + "f(inputs[0])\nboom\n"), "--no-measure", "--out", str(out)]) == 1
+    assert ":6: NameError: name 'boom' is not defined" in capsys.readouterr().err
+    trace = Trace.from_json(out.read_text())
+    assert (trace.status, trace.problem.line) == ("error", 6)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--target", "sm_1"], ["--stage", "nothing"], ["--policy", "all"], ["--compiler", "gcc"], ["--out", "/no/folder/x"]]
+)
+def test_usage(script, capsys, wrong):
+    with pytest.raises(SystemExit) as error:
+        main([script(GOOD), *wrong])
+    assert error.value.code == 2
+    assert wrong[1].rsplit("/", 1)[0] in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(SystemExit) as error:
+        main(["/not/here.py"])
+    assert error.value.code == 2
