@@ -4,7 +4,7 @@ import torch
 
 def step(x):
     y = torch.sin(x) + 1
-    print("sum", y.sum().item())  # Dynamo cannot trace this: the graph breaks here
+    print("sum", y.sum().item())  # the graph breaks here
     return torch.cos(y) * 2
 
 

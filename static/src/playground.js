@@ -207,6 +207,7 @@ function start() {
   if (find("run").dataset.run) runSource = editor.state.doc.toString();
   dragSplitter();
   panelArrived();
+  document.querySelector(".strip").scrollLeft = find(`tab-${current().tab}`).offsetLeft - 40;
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     if (event.target.id === "controls") submitted = editor.state.doc.toString();
   });
