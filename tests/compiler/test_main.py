@@ -8,7 +8,7 @@ from compiler.trace import Trace
 GOOD = "import torch\ndef f(x):\n    return (x + 1) * 2\ninputs = [torch.ones(4)]\n"
 
 
-@pytest.fixture()
+@pytest.fixture
 def script(tmp_path):
     def write(text):
         path = tmp_path / "script.py"
