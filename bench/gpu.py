@@ -62,12 +62,8 @@ def rows(name: str, trace: Trace) -> list[str]:
         eager, ours = call(stage, "eager"), call(stage, "fuselab")
         if eager and ours:
             ratio = f"{eager.median_us / ours.median_us:.2f}" if ours.median_us else ""
-            found.append(
-                f"| **{name}** {stage.part} | call | {microseconds(eager)} | {microseconds(ours)} | {ratio} | {bandwidth(ours)}
-                |
-              
-                {verdict} |"
-            )
+            cells = [f"**{name}** {stage.part}", "call", microseconds(eager), microseconds(ours), ratio, bandwidth(ours), verdict]
+            found.append(f"| {' | '.join(cells)} |")
         kernels = [timing for timing in stage.timings if timing.scope == "kernel" and timing.compiler == "fuselab"]
         found += [f"| | {timing.subject} | | {microseconds(timing)} | | {bandwidth(timing)} | |" for timing in kernels]
     if trace.status != "ok":

@@ -7,20 +7,30 @@ from dataclasses import replace
 from typing import cast
 
 from compiler.ir import Apply, Buffer, Line, Load, Nest, Position, Reduce, Store
-from compiler.lowering.nests import row_major
+from compiler.lowering.nests import in_memory_order, row_major
 from compiler.target import Target
 from compiler.trace import Decision
 
 LONG = 8192  # elements that one block reduces quickly enough alone
 SHORTEST = 512  # elements that each block shall have at least
+ACROSS = 64  # results that one block makes side by side where neighbours in memory belong to different results
 
 
 def chunks(size: int, wanted: int) -> int:
-    """The divisor of ``size`` that is nearest to ``wanted`` from below, if it is at least half of it, else 1."""
+    """The divisor of ``size`` that is nearest to ``wanted`` from below, if it is at least half of it or all of ``size``, else 1."""
+    if size <= wanted:
+        return size
     for parts in range(min(wanted, size), max(1, wanted // 2) - 1, -1):
         if size % parts == 0:
             return parts
     return 1
+
+
+def reduces_across(nest: Nest) -> bool:
+    """Whether neighbours in memory lie along the parallel loops, so that threads read side by side for different results."""
+    outer = len(nest.loops)
+    loads = [load.strides for load in nest.loads() if any(load.strides[outer:])]
+    return outer > 0 and sum(strides[outer - 1] == 1 for strides in loads) > sum(strides[-1] == 1 for strides in loads)
 
 
 def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -> tuple[Nest, Nest, Buffer, Decision] | None:
@@ -29,17 +39,20 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
     Positions of extrema are not split: their tie rule needs the order.
     """
     reduce = next((position for position, line in enumerate(nest.body) if isinstance(line, Reduce)), None)
-    blocks = 4 * target.multiprocessors
-    if not target.is_gpu or reduce is None or nest.rnumel <= LONG or nest.numel * 2 > target.multiprocessors:
+    if not target.is_gpu or reduce is None:
+        return None
+    across = reduces_across(nest)
+    blocks = -(-nest.numel // ACROSS) if across else nest.numel
+    if nest.rnumel <= (SHORTEST if across else LONG) or blocks * 2 > target.multiprocessors:
         return None
     line = cast(Reduce, nest.body[reduce])
     if line.op.startswith("arg") or any(isinstance(before, Position) for before in nest.body[:reduce]):
         return None
     if any(arg < reduce for after in nest.body[reduce + 1 :] if isinstance(after, Apply) for arg in after.args):
         return None
-    wanted = max(1, min(blocks // max(1, nest.numel), nest.rnumel // SHORTEST))
+    wanted = max(1, min(4 * target.multiprocessors // max(1, blocks), nest.rnumel // (SHORTEST // ACROSS if across else SHORTEST)))
     parts = chunks(nest.reduction[0], wanted)
-    if parts == 1:
+    if parts == 1 or parts == nest.rnumel:
         return None
     rest = nest.reduction[0] // parts
     outer = len(nest.loops)
@@ -49,7 +62,7 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
 
     output = buffers[nest.store.buffer]
     shape = (*nest.loops, parts)
-    strides = row_major(shape)
+    strides = (*row_major(nest.loops), nest.numel) if across else row_major(shape)
     partial_buffer = Buffer(f"{nest.name}_partial", line.dtype, shape, strides, output.device)
     before: list[Line] = [replace(item, strides=chunked(item.strides)) if isinstance(item, Load) else item for item in nest.body[:reduce]]
     depth = outer + 1 + len(nest.reduction)
@@ -69,7 +82,7 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
         numbers={"results": nest.numel, "reduced": nest.rnumel, "chunks": parts},
         origins=(nest.origin,),
     )
-    return partial, final, partial_buffer, decision
+    return in_memory_order(partial), in_memory_order(final), partial_buffer, decision
 
 
 def _moved(line: Line, reduce: int, outer: int) -> Line:

@@ -100,7 +100,8 @@ def _relative_gap(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def _close(a: torch.Tensor, b: torch.Tensor, relative: float, absolute: float) -> bool:
     gap = _gap(a, b)
-    return bool(((gap <= absolute + relative * b.abs()) | (gap == 0)).all())
+    # Next to an infinity every tolerance is infinite: only the same infinity will do.
+    return bool(((gap <= absolute + relative * b.abs()) & gap.isfinite() | (gap == 0)).all())
 
 
 def _worst(measure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], a: torch.Tensor, b: torch.Tensor) -> float | None:

@@ -125,6 +125,16 @@ def sum_of_rows():
     return lambda x: (x * 2).sum(0), (R(300, 64),)
 
 
+@program()
+def long_columns():
+    return lambda x: ((x * 2).sum(0), (x + 1).amax(0)), (R(1536, 40),)
+
+
+@program()
+def batch_statistics():
+    return lambda x: (x.mean((0, 2)), x.var((0, 2))), (R(64, 3, 150),)
+
+
 @program(kernels=1)
 def mean_of_middle():
     return lambda x: (x * 2).mean(1), (R(5, 20, 30),)
@@ -247,10 +257,8 @@ def aliases():
 
 @program()
 def scattering():
-    return (
-        lambda x: (x.index_fill(0, torch.tensor([1]), 3.0), torch.zeros(4, 6).index_add(0, torch.tensor([0, 1, 1]), x[:3])),
-        (R(5, 6),),
-    )
+    one, several = torch.tensor([1]), torch.tensor([0, 1, 1])
+    return lambda x, i, j: (x.index_fill(0, i, 3.0), x.new_zeros(4, 6).index_add(0, j, x[:3])), (R(5, 6), one, several)
 
 
 @program()

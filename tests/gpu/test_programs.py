@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import compiler
 from compiler.capture.present import native_target
 from compiler.codegen import generate
 from compiler.ir import Kernel
@@ -19,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.name)
 def test_program_equals_eager(program):
     target = native_target()
-    for part in parts_of(program, "cuda"):
+    for number, part in enumerate(parts_of(program, "cuda")):
         wanted = part.eager()
         lowered = lower(part.gm, {}, target, retarget=False)
         verify(lowered.graph)
@@ -27,8 +28,11 @@ def test_program_equals_eager(program):
             scheduled, _ = schedule(lowered.graph, Options(policy=policy), target)
             verify_program(scheduled)
             loaded = load_program(scheduled, generate(scheduled, target, lowered.constants), target, lowered.constants)
-            assert_equal(loaded(part.copies()), wanted, max(program.tolerance, 1e-4))
-        if program.kernels:
+            ours = loaded(part.copies())
+            # Library attention also returns the state of its random numbers and unused memory, which are of no one value.
+            numbers = [k for k, value in enumerate(wanted) if "attention" not in str(part.gm.graph) or value.is_floating_point()]
+            assert_equal([ours[k] for k in numbers], [wanted[k] for k in numbers], max(program.tolerance, 1e-4))
+        if program.kernels and number == 0:
             greedy, _ = schedule(lowered.graph, Options(), target)
             assert sum(isinstance(step, Kernel) for step in greedy.steps) == program.kernels
 
@@ -39,6 +43,6 @@ def test_torch_compile_with_our_backend_trains():
     model(x).square().mean().backward()
     wanted = [parameter.grad.clone() for parameter in model.parameters()]
     model.zero_grad()
-    torch.compile(model, backend="fuselab")(x).square().mean().backward()
+    torch.compile(model, backend=compiler.backend)(x).square().mean().backward()
     for parameter, gradient in zip(model.parameters(), wanted, strict=True):
         torch.testing.assert_close(parameter.grad, gradient, rtol=1e-3, atol=1e-5)
