@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 
-from compiler import pipeline
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
 from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
 from compiler.options import Options
+from compiler.pipeline import Compiled, compile_graph
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
 from compiler.trace import Part
@@ -32,7 +32,7 @@ class CompiledPart:
 
     part: Part
     gm: GraphModule
-    compiled: pipeline.Compiled
+    compiled: Compiled
     present_here: bool
     origins: OriginTable
     keep: bool = False
@@ -103,7 +103,7 @@ class AotCompiler:
         def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
             origins = self._aten(gm, part)
             with real_tensors():
-                compiled = pipeline.compile_graph(
+                compiled = compile_graph(
                     gm,
                     part=part,
                     region=self.region,

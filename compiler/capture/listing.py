@@ -94,7 +94,7 @@ def expression(node: Node) -> str:
 
 def written(argument: object) -> str:
     if isinstance(argument, Node):
-        return argument.name
+        return str(argument.name)
     if isinstance(argument, slice):
         parts = ["" if part is None else written(part) for part in (argument.start, argument.stop, argument.step)]
         return ":".join(parts if argument.step is not None else parts[:2])
