@@ -69,7 +69,7 @@ def span_of(node: Node, modules: Mapping[str, Span]) -> Span | None:
         return modules[foreign[-1]]
     if own:
         return narrowed(own[-1], called(node))
-    return None if modules or not frames else frames[-1][1]
+    return None if SNIPPET in linecache.cache or not frames else frames[-1][1]
 
 
 def narrowed(span: Span, name: str) -> Span:
