@@ -70,7 +70,7 @@ def run(page: Page) -> None:
 
 def open_tab(page: Page, name: str) -> None:
     page.click(f"#tab-{name}")
-    expect(page.locator(f"#panel[data-tab={name}] .stage").first).to_be_visible()
+    expect(page.locator(f"#panel .pages[data-name={name}] .stage").first).to_be_visible()
 
 
 def no_sideways_scroll(page: Page) -> bool:
