@@ -126,6 +126,21 @@ class Store:
 Line = Load | Constant | Position | Apply | Reduce | Store
 
 
+def operands(line: Line) -> tuple[Value, ...]:
+    """The earlier values that a line reads."""
+    match line:
+        case Load():
+            return (*(value for value, _ in line.indirect), *(() if line.mask is None else (line.mask,)))
+        case Apply():
+            return line.args
+        case Reduce():
+            return (line.arg,)
+        case Store():
+            return (line.value,)
+        case Constant() | Position():
+            return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Nest:
     """One ATen op as a loop nest: parallel loops of sizes ``loops``, then reduction loops of sizes ``reduction``, around a flat SSA body.

@@ -12,8 +12,10 @@ from compiler.errors import TargetError
 class Target:
     """A target and its device facts.
 
-    Sizes are in bytes per streaming multiprocessor (compute unit on AMD) or block; ``registers`` are 32-bit registers of one multiprocessor.
-    Source for NVIDIA: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; for gfx942: the CDNA3 ISA reference.
+    Sizes are in bytes per streaming multiprocessor (compute unit on AMD) or block; ``registers`` are 32-bit registers of one
+    multiprocessor.
+    Source for NVIDIA: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability"; for gfx942: the CDNA3 ISA
+    reference.
     """
 
     name: str

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 FORMAT = 1
-STAGE_NAMES = ("eager", "dynamo", "aten", "loops", "fusion", "code", "wrapper", "ttir", "ttgir", "llir", "ptx", "sass", "timing", "numerics")
 MAX_EVENT_BYTES = 8 << 20
 MAX_TEXT = 2_000_000
 MAX_EVENTS = 2_000
 
-StageName = Literal["eager", "dynamo", "aten", "loops", "fusion", "code", "wrapper", "ttir", "ttgir", "llir", "ptx", "sass", "timing", "numerics"]
+StageName = Literal[
+    "eager", "dynamo", "aten", "loops", "fusion", "code", "wrapper", "ttir", "ttgir", "llir", "ptx", "sass", "timing", "numerics"
+]  # fmt: skip
+STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
+"""In the order of the tabs."""
 Part = Literal["", "forward", "backward"]
 CompilerName = Literal["fuselab", "inductor", "eager"]
 Name = Annotated[str, Field(max_length=400)]
@@ -37,7 +40,9 @@ class Record(BaseModel):
 
 
 class Origin(Record):
-    """Where something comes from: a span of the snippet (lines 1-based, columns 0-based; 0 0 when unknown) and the graph nodes passed on the way."""
+    """Where something comes from: a span of the snippet (lines 1-based, columns 0-based; 0 0 when unknown) and the graph nodes passed on
+    the way.
+    """
 
     line: Count = 0
     column: Count = 0
@@ -92,7 +97,9 @@ class Drawing(Record):
 
 
 class Kernel(Record):
-    """One launch of the compiled program. ``facts`` holds what is known of it: grid, warps, bytes, registers, spills, shared memory, occupancy."""
+    """One launch of the compiled program. ``facts`` holds what is known of it: grid, warps, bytes, registers, spills, shared memory,
+    occupancy.
+    """
 
     name: Name
     kind: Literal["triton", "cpp", "extern"]

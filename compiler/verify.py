@@ -12,7 +12,24 @@ from itertools import pairwise
 import torch
 
 from compiler.errors import CompileError
-from compiler.ir import Apply, Buffer, Constant, Extern, Graph, Kernel, Line, Load, Nest, Position, Program, Reduce, Ref, Store, Value
+from compiler.ir import (
+    Apply,
+    Buffer,
+    Constant,
+    Extern,
+    Graph,
+    Kernel,
+    Line,
+    Load,
+    Nest,
+    Position,
+    Program,
+    Reduce,
+    Ref,
+    Store,
+    Value,
+    operands,
+)
 from compiler.ops import OPS, REDUCTIONS, kind_of
 
 HALF = ("float16", "bfloat16")
@@ -39,20 +56,6 @@ class Body:
             raise CompileError(
                 self.stage, f"{self.name}{'' if position is None else f', v{position}'}: {message}", hint="report this program"
             )
-
-
-def operands(line: Line) -> tuple[Value, ...]:
-    match line:
-        case Load():
-            return (*(value for value, _ in line.indirect), *(() if line.mask is None else (line.mask,)))
-        case Apply():
-            return line.args
-        case Reduce():
-            return (line.arg,)
-        case Store():
-            return (line.value,)
-        case Constant() | Position():
-            return ()
 
 
 def check_lines(body: Body) -> None:

@@ -11,9 +11,9 @@ ROOT = Path(__file__).resolve().parent.parent
 FILES = sorted(path for package in ("compiler", "app") for path in (ROOT / package).rglob("*.py"))
 
 ORDER = [
-    "compiler.__main__", "compiler.snippet", "compiler", "compiler.capture", "compiler.pipeline", "compiler.recorder", "compiler.observe",
-    "compiler.runtime", "compiler.assembly", "compiler.codegen", "compiler.schedule", "compiler.lowering", "compiler.verify", "compiler.interp",
-    "compiler.ops", "compiler.ir", "compiler.target", "compiler.options", "compiler.errors", "compiler.trace",
+    "compiler.__main__", "compiler.snippet", "compiler", "compiler.capture", "compiler.pipeline", "compiler.observe", "compiler.assembly",
+    "compiler.present", "compiler.runtime", "compiler.codegen", "compiler.schedule", "compiler.lowering", "compiler.verify", "compiler.interp",
+    "compiler.ops", "compiler.ir", "compiler.recorder", "compiler.target", "compiler.options", "compiler.errors", "compiler.trace",
 ]  # fmt: skip
 """From the top down: a module may import from its own line and from those below it."""
 
@@ -29,8 +29,9 @@ def imports(path: Path) -> set[str]:
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
-            found |= {f"{node.module}.{alias.name}" for alias in node.names if (ROOT / node.module.replace(".", "/")).is_dir()}
+            folder = ROOT / node.module.replace(".", "/")
+            inner = {alias.name for alias in node.names if (folder / f"{alias.name}.py").exists() or (folder / alias.name).is_dir()}
+            found |= {f"{node.module}.{name}" for name in inner} | ({node.module} if len(inner) < len(node.names) else set())
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     return {name for name in found if name.split(".")[0] in ("compiler", "app")}
@@ -38,7 +39,7 @@ def imports(path: Path) -> set[str]:
 
 def layer(name: str) -> int | None:
     """The line of ``ORDER`` that a module belongs to: the longest that it begins with."""
-    fitting = [entry for entry in ORDER if name == entry or name.startswith(entry + ".") and entry != "compiler"]
+    fitting = [entry for entry in ORDER if name == entry or (name.startswith(entry + ".") and entry != "compiler")]
     return ORDER.index(max(fitting, key=len)) if fitting else None
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.codegen.templates import HALVES, operands, readers
-from compiler.ir import Apply, Constant, Kernel, Load, Position, Reduce, Store
+from compiler.codegen.templates import HALVES, readers
+from compiler.ir import Apply, Constant, Kernel, Load, Position, Reduce, Store, operands
 
 
 @dataclass(frozen=True, slots=True)

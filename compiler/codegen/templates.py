@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from compiler.ir import Apply, Kernel, Line, Load, Reduce, Store, Value
+from compiler.ir import Apply, Kernel, operands
 from compiler.ops import OPS, kind_of
 
 Language = Literal["triton", "cpp"]
@@ -32,20 +32,6 @@ def template_text(line: Apply, operand: str, language: Language) -> str:
 def expression(line: Apply, operand: str, arguments: Sequence[str], language: Language) -> str:
     """The op on these operands, which are names or literals."""
     return OPS[line.op].print(language, arguments, _computed_as(operand, language))
-
-
-def operands(line: Line) -> tuple[Value, ...]:
-    """The earlier values that a line reads."""
-    match line:
-        case Load():
-            return (*(value for value, _ in line.indirect), *(() if line.mask is None else (line.mask,)))
-        case Apply():
-            return line.args
-        case Reduce():
-            return (line.arg,)
-        case Store():
-            return (line.value,)
-    return ()
 
 
 def readers(kernel: Kernel) -> list[list[int]]:

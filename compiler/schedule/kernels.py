@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Position, Reduce, Store, Value
+from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Position, Reduce, Store, Value, operands
 from compiler.schedule.choices import access_bytes, choose_tiling, contiguous_in_reduction, prefer_persistent
 from compiler.schedule.groups import Group, Member
 from compiler.target import Target
@@ -127,20 +127,6 @@ def renumbered(line: Line, values: Mapping[int, Value]) -> Line:
             return replace(line, value=values[line.value])
         case Constant() | Position():
             return line
-
-
-def operands(line: Line) -> tuple[Value, ...]:
-    match line:
-        case Load():
-            return (*(value for value, _ in line.indirect), *(() if line.mask is None else (line.mask,)))
-        case Apply():
-            return line.args
-        case Reduce():
-            return (line.arg,)
-        case Store():
-            return (line.value,)
-        case _:
-            return ()
 
 
 def body_of(group: Group, live: frozenset[str], persistent: bool) -> tuple[tuple[Line, ...], tuple[Phase, ...]]:
