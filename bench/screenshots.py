@@ -42,7 +42,8 @@ def main() -> None:
                 page.wait_for_selector("html[data-ready]")
                 choose(page, "add-mul", "sm_90")
                 run(page)
-                page.hover("#editor .cm-line:nth-child(7)")
+                page.hover("#editor .cm-line:nth-child(7)", position={"x": 60, "y": 8})
+                page.evaluate("document.querySelector('#editor .cm-scroller').scrollLeft = 0")
                 page.wait_for_timeout(200)
                 page.screenshot(path=docs / f"{name}-{scheme}.png")
                 if name == "playground":
