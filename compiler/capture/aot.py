@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
@@ -18,7 +20,7 @@ from compiler.options import Options
 from compiler.pipeline import Compiled, compile_graph
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
-from compiler.trace import Part
+from compiler.trace import Decision, Part
 
 RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "exponential", "geometric", "cauchy", "_philox")
 
@@ -74,6 +76,14 @@ def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can tak
     return memory.as_strided(plain.shape, plain.stride())
 
 
+ATTENTION = Decision(
+    subject="scaled_dot_product_attention",
+    verdict="chosen",
+    rule="attention_as_products",
+    reason="Which fused attention kernel runs depends on the device, and it is not here: the call is compiled as products and a softmax.",
+)
+
+
 @dataclass(slots=True)
 class AotCompiler:
     """Compiles the parts of one region. ``parts`` holds them by name once AOTAutograd has asked for them."""
@@ -97,7 +107,14 @@ class AotCompiler:
     def compile(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         """The region as a function of Dynamo's inputs, with gradients where they are needed."""
         forward, backward = self._compiler("forward"), self._compiler("backward")
-        return aot_compile(self.graph, inputs, forward, backward, decompositions())
+        # CPU tensors that stand for ones on a GPU would choose the CPU's attention kernel, which no GPU has.
+        with sdpa_kernel(SDPBackend.MATH) if self._stands_in else contextlib.nullcontext():
+            return aot_compile(self.graph, inputs, forward, backward, decompositions())
+
+    @property
+    def _stands_in(self) -> bool:
+        """Whether the tensors are on the CPU in the stead of a GPU."""
+        return self.target.is_gpu and not self.present_here
 
     def _compiler(self, part: Part) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -134,6 +151,12 @@ class AotCompiler:
             draft.section("ATen graph", shown.text, "python", shown.marks)
             draft.drawing = drawing(gm.graph, device)
             draft.facts["operations"] = sum(node.op.startswith("call") for node in gm.graph.nodes)
+            if (
+                self._stands_in
+                and part == "forward"
+                and any("scaled_dot_product_attention" in str(n.target) for n in self.graph.graph.nodes)
+            ):
+                draft.decisions.append(ATTENTION)
             if part == "forward":
                 self._forward_facts(draft, gm)
             else:
