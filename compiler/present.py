@@ -123,8 +123,6 @@ def code(stage: Draft, program: Program, sources: Sources) -> None:
     for kernel in sources.kernels:
         language = "python" if kernel.language == "triton" else "cpp"
         stage.section(kernel.name, kernel.text, language, kernel.marks)
-    if sources.unit is not None:
-        stage.section("Translation unit", sources.unit.text, "cpp", sources.unit.marks)
     if not sources.kernels:
         stage.section("No kernels", "# Every step of this program is a call of a library.", "python")
     stage.kernels += [record(step, program) for step in program.steps]

@@ -38,11 +38,11 @@ def tab_states(rows: list[StageRow], status: str) -> list[TabState]:
     by_name: dict[str, list[StageRow]] = {}
     for row in rows:
         by_name.setdefault(row.name, []).append(row)
-    last = max((index for index, view in enumerate(STAGES) if view.name in by_name), default=-1)
+    last = max((index for index, view in enumerate(STAGES) if view.stage in by_name), default=-1)
     absent = {"queued": "waiting", "running": "waiting"}.get(status, "missing")
     states = []
     for index, view in enumerate(STAGES):
-        own = by_name.get(view.name, [])
+        own = by_name.get(view.stage, [])
         if own:
             kinds = {row.status for row in own}
             state: str = next(kind for kind in ("error", "ok", "skipped") if kind in kinds)
@@ -89,9 +89,9 @@ def failed_stage(session: Session, run: RunRow) -> str:
 def panel_context(session: Session, run: RunRow, tab: str, region: int | None, part: str) -> dict[str, Any]:
     """What one stage's panel shows."""
     view = find_view(tab or failed_stage(session, run) or DEFAULT)
-    stages = store.stages(session, run.id, view.name)
+    stages = store.stages(session, run.id, view.stage)
     regions = store.outline(session, run.id).regions
-    choice: Shown = shown(stages, regions, region, part)
+    choice: Shown = shown(view, stages, regions, region, part)
     return {"run": run, "view": view, "tab": view.name, "shown": choice, "regions": regions, "source_lines": run.source.count("\n") + 1}
 
 

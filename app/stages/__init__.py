@@ -54,14 +54,13 @@ def find_view(name: str) -> StageView:
     return views.get(name, views[DEFAULT])
 
 
-def shown(stages: Sequence[Stage], regions: Sequence[Region], region: int | None, part: str) -> Shown:
-    """The stages of one name, narrowed to the region and part asked for; where those are not there, to the first that are."""
+def shown(view: StageView, stages: Sequence[Stage], regions: Sequence[Region], region: int | None, part: str) -> Shown:
+    """The stages that a view reads, narrowed to the region and part asked for; where those are not there, to the first that are."""
     there = sorted({stage.region for stage in stages} | {item.id for item in regions})
     chosen = region if region in there else there[0] if there else 0
     assert chosen is not None
     own = [stage for stage in stages if stage.region == chosen]
     parts = tuple(stage.part for stage in own)
     kept = part if part in parts and len(parts) > 1 else ""
-    view = {item.name: item for item in STAGES}
-    pages = tuple(PartPage(stage, PART_TITLES[stage.part], view[stage.name].page(stage)) for stage in own if not kept or stage.part == kept)
+    pages = tuple(PartPage(stage, PART_TITLES[stage.part], view.page(stage)) for stage in own if not kept or stage.part == kept)
     return Shown(chosen, parts, kept, pages)

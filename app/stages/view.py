@@ -11,13 +11,20 @@ from compiler.trace import Decision, Kernel, Origin, Scalar, Section, Stage, Sta
 
 @dataclass(frozen=True, slots=True)
 class StageView:
-    """A tab: its stage's name, the sentence that says what it is, and how its page is made. Its template bears its name."""
+    """A tab: its name, the sentence that says what it is, and how its page is made of a stage. Its template bears its name."""
 
-    name: StageName
+    name: str
     about: str
     page: Callable[[Stage], object]
     columns: bool = True
     """Whether forward and backward stand side by side where there is room; wide tables stand below each other."""
+
+    reads: StageName | None = None
+    """The stage of the trace that it shows; None: the one of its own name."""
+
+    @property
+    def stage(self) -> str:
+        return self.reads or self.name
 
     @property
     def template(self) -> str:

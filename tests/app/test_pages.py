@@ -167,8 +167,8 @@ def test_about_says_what_isolation_there_is(client, sessions):
 def test_the_region_and_part_shown_fall_back_to_what_is_there():
     stages = [full_stage("code", part=part, region=region) for region in (2, 5) for part in ("forward", "backward")]
     regions = [Region(id=2, title="a"), Region(id=5, title="b")]
-    assert shown(stages, regions, 5, "backward").pages[0].stage.region == 5
-    assert [page.stage.part for page in shown(stages, regions, 5, "backward").pages] == ["backward"]
-    assert len(shown(stages, regions, None, "").pages) == 2
-    assert shown(stages, regions, 9, "nonsense").region == 2
-    assert shown([], [], None, "").pages == ()
+    assert shown(STAGES[0], stages, regions, 5, "backward").pages[0].stage.region == 5
+    assert [page.stage.part for page in shown(STAGES[0], stages, regions, 5, "backward").pages] == ["backward"]
+    assert len(shown(STAGES[0], stages, regions, None, "").pages) == 2
+    assert shown(STAGES[0], stages, regions, 9, "nonsense").region == 2
+    assert shown(STAGES[0], [], [], None, "").pages == ()
