@@ -42,7 +42,7 @@ def version() -> int:
 
 
 def restrict(rules: Iterable[Rule], abi: int) -> None:
-    """Refuse this process and its descendants every file that no rule names, TCP, and (ABI 6) signals to others. Absent paths are skipped."""
+    """Refuse this process and its children every file that no rule names, TCP, and (ABI 6) signals to others. Absent paths are left out."""
     handled = sum(1 << bit for bit in range(16) if _SINCE.get(1 << bit, 1) <= abi)
     network = _NETWORK_BIND_AND_CONNECT if abi >= _NETWORK_SINCE else 0
     scope = _SCOPE_SOCKETS_AND_SIGNALS if abi >= _SCOPE_SINCE else 0

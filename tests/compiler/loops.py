@@ -38,7 +38,12 @@ def graph(buffers: tuple[Buffer, ...], inputs: tuple[str, ...], steps: tuple, *o
 
 def sum_of_exponentials() -> Nest:
     """out[i] = sum of exp(x[i, r])."""
-    body = (Load("x", 0, (8, 1), "float32"), Apply("exp", (0,), "float32"), Reduce("sum", 1, "float32"), Store("out", 0, (1, 0), 2, "float32"))
+    body = (
+        Load("x", 0, (8, 1), "float32"),
+        Apply("exp", (0,), "float32"),
+        Reduce("sum", 1, "float32"),
+        Store("out", 0, (1, 0), 2, "float32"),
+    )
     return Nest("total", "aten.sum.dim_IntList", (4,), (8,), body, 0)
 
 

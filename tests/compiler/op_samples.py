@@ -62,7 +62,10 @@ def sample(row: Row, dtype: str) -> list[torch.Tensor]:
         columns.append(points.to(getattr(torch, each)))
     place = COUNT // 2
     for operand, column in enumerate(columns):
-        values = torch.tensor(specials(row, operand, dtype) if column.dtype != torch.bool else [], dtype=torch.float64 if kind_of(dtype) == "float" else torch.int64)
+        values = torch.tensor(
+            specials(row, operand, dtype) if column.dtype != torch.bool else [],
+            dtype=torch.float64 if kind_of(dtype) == "float" else torch.int64,
+        )
         column[place : place + len(values)] = values.to(column.dtype)
         place += len(values)
     if len(columns) >= 2:

@@ -38,7 +38,12 @@ def test_two_nests_in_a_row_give_what_eager_gives():
 
 
 def test_a_transposed_operand_and_a_broadcast_one_are_read_through_their_strides():
-    body = (Load("a", 0, (1, 3), "float32"), Load("b", 0, (0, 1), "float32"), Apply("add", (0, 1), "float32"), Store("out", 0, (5, 1), 2, "float32"))
+    body = (
+        Load("a", 0, (1, 3), "float32"),
+        Load("b", 0, (0, 1), "float32"),
+        Apply("add", (0, 1), "float32"),
+        Store("out", 0, (5, 1), 2, "float32"),
+    )
     a, b = torch.randn(3, 5).t().contiguous().t(), torch.randn(5)
     buffers = (buffer("a", 3, 5, strides=(1, 3)), buffer("b", 5), buffer("out", 3, 5))
     assert torch.equal(run(Nest("out", "add", (3, 5), (), body, 0), buffers, ("a", "b"), [a, b]), a + b)
@@ -111,7 +116,9 @@ def test_a_cast_rounds_and_truncates_as_eager_does():
 
 def test_an_extern_call_reads_views_and_fills_the_declared_layout():
     a, b, out = buffer("a", 3, 4), buffer("b", 5, 4), buffer("out", 3, 5, strides=(1, 3))
-    call = Extern("out", "aten.mm.default", "torch.ops.aten.mm.default", (whole(a), Ref("b", (4, 5), (1, 4))), (), ("out",), True, "", "", "", 0)
+    call = Extern(
+        "out", "aten.mm.default", "torch.ops.aten.mm.default", (whole(a), Ref("b", (4, 5), (1, 4))), (), ("out",), True, "", "", "", 0
+    )
     x, y = torch.randn(3, 4), torch.randn(5, 4)
     (result,) = interpret(graph((a, b, out), ("a", "b"), (call,), "out"), [x, y])
     torch.testing.assert_close(result, x @ y.t())
@@ -145,7 +152,12 @@ def test_a_kernel_runs_phase_by_phase(persistent):
 
 def shifted(read: int, write: int) -> Kernel:
     """x[i + write] = x[i + read] + 1, which is a race unless both are equal."""
-    body = (Load("x", read, (1,), "float32"), Constant(1.0, "float32"), Apply("add", (0, 1), "float32"), Store("x", write, (1,), 2, "float32"))
+    body = (
+        Load("x", read, (1,), "float32"),
+        Constant(1.0, "float32"),
+        Apply("add", (0, 1), "float32"),
+        Store("x", write, (1,), 2, "float32"),
+    )
     return Kernel("shift", ("x",), (4,), (), False, (Phase(0, 4, False),), body, ("x",), ("x",), Tiling(4, 1, 4), 32, 0)
 
 

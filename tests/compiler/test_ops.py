@@ -121,7 +121,13 @@ def built(tmp_path_factory) -> tuple[Path, str]:
     """The library of all rows for all their dtypes, and g++'s remarks."""
     folder: Path = tmp_path_factory.mktemp("rows")
     (folder / "rows.cpp").write_text(prelude() + "\n" + "".join(cpp_function(row, dtype) for row, dtype in CASES))
-    flags = [*(flag for flag in FLAGS if not flag.startswith("-g")), "-fno-ipa-icf", "-Wall", "-Wno-unused-variable", "-fopt-info-vec-optimized"]
+    flags = [
+        *(flag for flag in FLAGS if not flag.startswith("-g")),
+        "-fno-ipa-icf",
+        "-Wall",
+        "-Wno-unused-variable",
+        "-fopt-info-vec-optimized",
+    ]
     command = ["g++", *flags, str(folder / "rows.cpp"), "-o", str(folder / "rows.so"), *LIBRARIES]
     done = subprocess.run(command, check=True, stderr=subprocess.PIPE, text=True)
     assert "warning" not in done.stderr

@@ -82,7 +82,10 @@ def lowered(overload: str, arguments: dict[str, object]):
         op = overload_of(overload)
         places = [parameter.name for parameter in op._schema.arguments if not parameter.kwarg_only]
         given = next((k for k, name in enumerate(places) if name not in nodes), len(places))
-        arguments_, keywords = tuple(nodes[name] for name in places[:given]), {name: node for name, node in nodes.items() if name not in places[:given]}
+        arguments_, keywords = (
+            tuple(nodes[name] for name in places[:given]),
+            {name: node for name, node in nodes.items() if name not in places[:given]},
+        )
         result = graph.call_function(op, arguments_, keywords)
         result.meta["val"] = op(**fakes)
         graph.output((result,))
@@ -97,7 +100,9 @@ def test_a_lowered_op_promotes_as_eager_does(overload, row):
             if not comparable(row, mix, number):
                 continue
             arguments = call(overload, row, mix, number)
-            if number is not NUMBERS["int"] and all(isinstance(value, torch.Tensor) or name in row.when for name, value in arguments.items()):
+            if number is not NUMBERS["int"] and all(
+                isinstance(value, torch.Tensor) or name in row.when for name, value in arguments.items()
+            ):
                 continue  # no number among the arguments: tried already
             try:
                 expected = overload_of(overload)(**arguments)
@@ -109,5 +114,7 @@ def test_a_lowered_op_promotes_as_eager_does(overload, row):
             nests += not made.graph.steps or isinstance(made.graph.steps[0], Nest)  # no step: the result is its operand
             assert actual.dtype == expected.dtype, (mix, number)
             close = {torch.float16: 4e-3, torch.bfloat16: 3e-2}.get(expected.dtype, 2e-5)
-            torch.testing.assert_close(actual, expected, equal_nan=True, rtol=close, atol=close, msg=lambda text, case=(mix, number): f"{case}: {text}")
+            torch.testing.assert_close(
+                actual, expected, equal_nan=True, rtol=close, atol=close, msg=lambda text, case=(mix, number): f"{case}: {text}"
+            )
     assert nests
