@@ -53,6 +53,8 @@ class TimingPage:
     tables: tuple[TimingTable, ...]
     rounds: tuple[Round, ...]
     listings: tuple[Listing, ...]
+    from_cache: bool
+    """Whether something moved its bytes faster than the device's memory can: they were in a cache."""
 
 
 def microseconds(value: float) -> str:
@@ -120,7 +122,8 @@ def comparisons(timings: tuple[Timing, ...]) -> tuple[Comparison, ...]:
 
 
 def page(stage: Stage) -> TimingPage:
-    return TimingPage(facts_text(stage.facts), comparisons(stage.timings), timing_tables(stage), rounds(stage), listings(stage))
+    from_cache = any((item.copy_fraction or 0) > 1.05 for item in stage.timings)
+    return TimingPage(facts_text(stage.facts), comparisons(stage.timings), timing_tables(stage), rounds(stage), listings(stage), from_cache)
 
 
 VIEW = StageView(
