@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +26,10 @@ from compiler.trace import Scalar
 
 LANGUAGES = {"ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "ptx": "ptx", "sass": "sass"}
 _READERS = {"ttir": mlir_lines, "ttgir": mlir_lines, "llir": llvm_lines, "ptx": ptx_lines, "amdgcn": amdgcn_lines}
+
+
+_PARSING = threading.Lock()
+"""Triton's first step parses Python, and CPython's parser counts its depth for all threads together: two at once end in a SystemError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,8 @@ def assemble_stepwise(source: KernelSource, target: Target, cache: KernelCache |
     steps = compile_stages(source, target)
     while True:
         try:
-            name, product, metadata = next(steps)
+            with nullcontext() if stage else _PARSING:
+                name, product, metadata = next(steps)
         except StopIteration:
             return
         except Exception as error:  # Triton raises whatever its passes raise; the visitor gets it as a failed stage

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -125,3 +127,17 @@ def test_x86_code_leads_back_to_origins(tmp_path) -> None:
     assert "_ZGV" in level.facts["vector_calls"], "the exponential must be a vector one"
     assert origins_where(level, r"call .*_ZGV\w+_expf") == {EXPONENTIAL}
     assert origins_where(level, r"v?sub[sp]s") <= {DIFFERENCE, EXPONENTIAL, 0}
+
+
+def test_many_threads_parse_kernels() -> None:
+    """CPython counts the parser's depth for all threads together, so that two at once may end in a SystemError."""
+    target = TARGETS["sm_90"]
+    kernels = [source(case, target) for case in CASES] * 6
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            levels = list(pool.map(lambda kernel: next(assemble_stepwise(kernel, target)).stage, kernels))
+    finally:
+        sys.setswitchinterval(before)
+    assert set(levels) == {"ttir"}
