@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from compiler.codegen.cpp import checks_indices
 from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES
 from compiler.codegen.sources import CppUnit, KernelSource, WrapperSource
 from compiler.codegen.triton import triton_helpers
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 PRINTED_ELEMENTS = 16
 _TAKEN = frozenset({
     "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example",
-    "constants",    "library", "build", "cpp_kernel", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
+    "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
 })  # fmt: skip
 _CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
 
@@ -64,6 +65,18 @@ def cpp_kernel(name, arguments):
 
 
 library = ctypes.CDLL(globals().get("fuselab_library") or build(SOURCE))
+'''
+
+_CHECKED = '''
+def checked(kernel):
+    """The kernel, followed by the question whether it was given an index that no element has."""
+
+    def launch(*tensors):
+        kernel(*tensors)
+        if library.out_of_range():
+            raise IndexError("index out of range: it is negative, or not below the size of the axis that it counts along")
+
+    return launch
 '''
 
 _EXAMPLE = '''
@@ -155,9 +168,12 @@ class _Wrapper:
         self.line("'''\n")
         flags = ", ".join(f'"{flag}"' for flag in FLAGS)
         self.line(_BUILD.format(flags=flags, libraries=", ".join(f'"{library}"' for library in LIBRARIES)).rstrip())
+        if any(checks_indices(kernel) for kernel in self.kernels.values()):
+            self.line("\n" + _CHECKED.strip("\n") + "\n\n")
         for kernel in self.kernels.values():
             if kernel.language == "cpp":
-                self.line(f'{kernel.name} = cpp_kernel("{kernel.name}", {len(kernel.arguments)})', kernel.origin)
+                made = f'cpp_kernel("{kernel.name}", {len(kernel.arguments)})'
+                self.line(f"{kernel.name} = {f'checked({made})' if checks_indices(kernel) else made}", kernel.origin)
 
     def _constants(self) -> None:
         if not self.graph.constants:

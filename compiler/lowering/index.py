@@ -5,6 +5,7 @@ they are addresses.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import cast
 
 import torch
@@ -128,14 +129,19 @@ def lower_repeat(lowering: Lowering, node: Node) -> Ref:
 # -- reading at computed places
 
 
-def place(lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[int], size: int, *, wraps: bool) -> Value:
-    """The int64 index at the loops' point; negative ones count from the end where the op says so."""
+def place(
+    lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[int], size: int, *, wraps: bool = False, checked: bool = True
+) -> Value:
+    """The int64 index at the loops' point; negative ones count from the end where the op says so, and none may be out of range."""
+    if not size and prod(builder.loops):
+        raise Unsupported("loops", "the operand has no elements to choose from")
+    limit = builder.constant(size, "int64")
     value = builder.cast(builder.load_at(index, lowering.dtype(index), index.offset, strides), "int64")
-    if not wraps:
-        return value
-    negative = builder.apply("lt", value, builder.constant(0, "int64"), dtype="bool")
-    from_end = builder.apply("add", value, builder.constant(size, "int64"), dtype="int64")
-    return builder.apply("where", negative, from_end, value, dtype="int64")
+    if wraps:
+        negative = builder.apply("lt", value, builder.constant(0, "int64"), dtype="bool")
+        from_end = builder.apply("add", value, limit, dtype="int64")
+        value = builder.apply("where", negative, from_end, value, dtype="int64")
+    return builder.apply("index_within", value, limit, dtype="int64") if checked else value
 
 
 @lowers("aten.gather.default")
@@ -145,7 +151,7 @@ def lower_gather(lowering: Lowering, node: Node) -> Ref:
         raise Unsupported("loops", "the operand has no axis")
     axis = wrapped(node.args[1], len(source.shape))
     builder = lowering.builder(index.shape)
-    at = place(lowering, builder, index, index.strides, source.shape[axis], wraps=False)
+    at = place(lowering, builder, index, index.strides, source.shape[axis])
     strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
     value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=((at, source.strides[axis]),))
     return lowering.finish(node, builder, value)
@@ -159,7 +165,7 @@ def lower_index_select(lowering: Lowering, node: Node) -> Ref:
     axis = wrapped(node.args[1], len(source.shape))
     builder = lowering.builder(lowering.meta(node).shape)
     along = [index.strides[0] if k == axis else 0 for k in range(len(source.shape))]
-    at = place(lowering, builder, index, along, source.shape[axis], wraps=False)
+    at = place(lowering, builder, index, along, source.shape[axis])
     strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
     value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=((at, source.strides[axis]),))
     return lowering.finish(node, builder, value)
@@ -169,7 +175,7 @@ def lower_index_select(lowering: Lowering, node: Node) -> Ref:
 def lower_embedding(lowering: Lowering, node: Node) -> Ref:
     table, index = lowering.ref(node.args[0]), lowering.ref(node.args[1])
     builder = lowering.builder(lowering.meta(node).shape)
-    at = place(lowering, builder, index, (*index.strides, 0), table.shape[0], wraps=False)
+    at = place(lowering, builder, index, (*index.strides, 0), table.shape[0])
     strides = (*(0 for _ in index.shape), table.strides[1])
     value = builder.load_at(table, lowering.dtype(table), table.offset, strides, indirect=((at, table.strides[0]),))
     return lowering.finish(node, builder, value)
@@ -177,7 +183,11 @@ def lower_embedding(lowering: Lowering, node: Node) -> Ref:
 
 @lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def lower_index(lowering: Lowering, node: Node) -> Ref:
-    """Integer tensors as indices, broadcast together; their axes stand where the first stood if they are neighbours, else in front."""
+    """Integer tensors as indices, broadcast together; their axes stand where the first stood if they are neighbours, else in front.
+
+    PyTorch writes the unsafe form only for indices that it has computed itself.
+    """
+    checked = overload_name(node.target) == "aten.index.Tensor"
     source = lowering.ref(node.args[0])
     listed = cast(Sequence[Node | None], node.args[1])
     indices = {axis: lowering.ref(item) for axis, item in enumerate(listed) if item is not None}
@@ -197,7 +207,7 @@ def lower_index(lowering: Lowering, node: Node) -> Ref:
             0 if size == 1 else stride for size, stride in zip(index.shape, index.strides, strict=True)
         )
         strides = (0,) * start + own + (0,) * (len(shape) - start - rank)
-        terms.append((place(lowering, builder, index, strides, source.shape[axis], wraps=True), source.strides[axis]))
+        terms.append((place(lowering, builder, index, strides, source.shape[axis], wraps=True, checked=checked), source.strides[axis]))
     kept = iter([stride for axis, stride in enumerate(source.strides) if axis not in indices])
     strides = tuple(0 if start <= axis < start + rank else next(kept) for axis in range(len(shape)))
     value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=tuple(terms))

@@ -59,6 +59,13 @@ template <class T> inline T logit(T x, T eps) {
   const T inside = x < eps ? eps : x > T(1) - eps ? T(1) - eps : x;
   return std::log(inside / (T(1) - inside));
 }
+// An index out of range reads element 0 instead; the wrapper raises once the kernel has ended.
+static int out_of_range = 0;
+inline int64_t within(int64_t index, int64_t size) {
+  if ((uint64_t)index < (uint64_t)size) return index;
+  __atomic_store_n(&out_of_range, 1, __ATOMIC_RELAXED);
+  return 0;
+}
 // Giles' approximations, then two steps of Newton's method.
 template <class T> inline T erfinv(T y) {
   if (!(std::fabs(y) < T(1))) return std::fabs(y) == T(1) ? y * T(INFINITY) : T(NAN);

@@ -37,6 +37,12 @@ def normal(seed: Tensor, offset: Tensor) -> Tensor:
     return torch.sqrt(-2.0 * torch.log(first.clamp_min(1.0e-7))) * torch.cos(6.283185307179586 * second)
 
 
+def within(index: Tensor, size: Tensor) -> Tensor:
+    if bool(((index < 0) | (index >= size)).any()):
+        raise IndexError("an index is out of range")
+    return index
+
+
 ROWS: tuple[Row, ...] = (
     unary("erf", "tl.erf({0})", "std::erf({0})", torch.erf, aten=("aten.erf.default", "aten.special_erf.default")),
     unary("erfc", "libdevice.erfc({0})", "std::erfc({0})", torch.erfc, aten=("aten.erfc.default", "aten.special_erfc.default")),
@@ -55,6 +61,9 @@ ROWS: tuple[Row, ...] = (
         aten=("aten.special_bessel_y0.default",), domain=(0.1, 9)),
     unary("bessel_y1", "libdevice.y1({0}) + ({0} - {0})", "({t})::y1((double){0}) + ({0} - {0})", torch.special.bessel_y1,
         aten=("aten.special_bessel_y1.default",), domain=(0.1, 9)),
+    # On a GPU nobody is told: an index out of range reads element 0, and never memory of others.
+    Row("index_within", ("index", "size"), (), "tl.where(({0} >= 0) & ({0} < {1}), {0}, 0)", "fuselab::within({0}, {1})", within,
+        promote="keep", opmath=False, kinds=("int",), domain=((0, 9), (10, 20))),
     Row("rand", ("seed", "offset"), (), "tl.rand({0}, {1})", "fuselab::rand({0}, {1})", uniform, promote="keep", opmath=False,
         kinds=("int",), domain=((0, 1e9), (0, 1e9))),
     Row("randn", ("seed", "offset"), (), "tl.randn({0}, {1})", "fuselab::randn({0}, {1})", normal, promote="keep", opmath=False,

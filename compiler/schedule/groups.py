@@ -113,6 +113,8 @@ def common_digits(
     if any(stride <= 0 for stride, _, _ in (*left, *right)):
         return None
     digits: list[Digit] = []
+    if any(size == 0 for _, size, _ in (*left, *right)):
+        return None
     i = j = 0
     done_left = done_right = 1
     while i < len(left) and j < len(right):

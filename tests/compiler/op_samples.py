@@ -14,6 +14,7 @@ SPECIAL = {
 NORMAL_DIVISOR = {"fmod", "remainder", "floor_divide"}  # eager's vectors give NaN for a denormal one; ours is exact
 # Eager raises for a zero divisor and for a negative power.
 NO_SPECIAL_INT = {"floor_divide": (1,), "trunc_divide": (1,), "fmod": (1,), "remainder": (1,), "pow": (0, 1)}
+ONLY_INT64 = ("rand", "randn", "index_within")
 SCALARS = {
     "add_scaled": (2,), "sub_scaled": (2,), "leaky_relu": (1,), "leaky_relu_backward": (2,), "threshold": (1, 2), "threshold_backward": (2,),
     "softplus": (1, 2), "softplus_backward": (2, 3), "hardtanh": (1, 2), "hardtanh_backward": (2, 3), "elu": (1, 2, 3), "celu": (1,), **{f"pow_{name}": (1,) for name in ("2", "3", "half", "minus_half", "minus_1", "minus_2")},
@@ -24,7 +25,7 @@ SCALARS = {
 
 def computing_dtypes(row: Row) -> list[str]:
     """The dtypes that templates see."""
-    if row.name in ("rand", "randn"):
+    if row.name in ONLY_INT64:
         return ["int64"]
     return [dtype for dtype in ("float32", "float64", "int64", "int32", "int8", "uint8", "bool") if kind_of(dtype) in row.kinds]
 
@@ -38,7 +39,7 @@ def result_dtype(row: Row, dtype: str) -> str:
 
 
 def specials(row: Row, operand: int, dtype: str) -> list[float]:
-    if operand in SCALARS.get(row.name, ()) or row.name in ("rand", "randn"):
+    if operand in SCALARS.get(row.name, ()) or row.name in ONLY_INT64:
         return []
     if kind_of(dtype) == "float":
         return [value for value in SPECIAL[dtype] if not (operand == 1 and row.name in NORMAL_DIVISOR and 0 < abs(value) < 1e-30)]

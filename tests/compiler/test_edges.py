@@ -1,0 +1,54 @@
+"""Where programs go wrong in one kind: indices out of range, spaces without points, divisors of zero. Eager is what they are held to."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from compiler import backend
+from compiler.options import POLICIES
+
+X = torch.arange(12.0).reshape(4, 3)
+READERS = {
+    "gather": lambda x, i: x.gather(0, i[:, None]) + 1,
+    "index": lambda x, i: x[i] + 1,
+    "index_of_inner_axis": lambda x, i: x[:, i] + 1,
+    "index_of_two_axes": lambda x, i: x[i, i] + 1,
+    "index_select": lambda x, i: x.index_select(0, i) + 1,
+    "embedding": lambda x, i: F.embedding(i, x) + 1,
+    "nll_loss": lambda x, i: F.nll_loss(x[: len(i)], i),
+    "scatter": lambda x, i: x.scatter(0, i[:, None], 1.0),
+    "index_put": lambda x, i: x.index_put((i,), torch.tensor(1.0)),
+}
+
+
+def compiled(function, policy="greedy"):
+    torch._dynamo.reset()
+    return torch.compile(function, backend=backend, options={"policy": policy})
+
+
+@pytest.mark.parametrize("index", [[0, 4], [-5, 0], [2**40, 0]], ids=str)
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_an_index_out_of_range_raises_as_in_eager(read, index):
+    place = torch.tensor(index)
+    with pytest.raises((IndexError, RuntimeError)):
+        read(X, place)
+    ours = compiled(read)
+    with pytest.raises((IndexError, RuntimeError), match="out of (range|bounds)"):
+        ours(X, place)
+    torch.testing.assert_close(ours(X, torch.tensor([1, 0])), read(X, torch.tensor([1, 0])))  # the next call is not blamed
+
+
+def test_an_index_into_nothing_raises():
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(lambda x, i: x.index_select(0, i) + 1)(torch.empty(0, 3), torch.tensor([0]))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("shape", [(0, 5), (5, 0), (0,), (2, 0, 3)], ids=str)
+def test_spaces_without_points(shape, policy):
+    def f(x):
+        y = (x * 2 + 1).relu()
+        return y, y.sum(-1), y.sum(0), y.sum(), y.prod(0), y.mean(), y.any(), y.all(), y.softmax(-1), torch.cat([y, x]), y.flip(0) + y
+
+    x = torch.empty(shape)
+    torch.testing.assert_close(compiled(f, policy)(x), f(x), equal_nan=True)
