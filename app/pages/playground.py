@@ -22,6 +22,7 @@ from app.store import RunRow, Session, StageRow
 from compiler.trace import Problem, Scalar, Stage
 
 router = APIRouter(include_in_schema=False)
+AMENDS = {"source": "Write a function of tensors, choose an example, or cut the snippet down to the part that you want to see."}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def submit_form(
     request: Request,
     session: Sessions,
     settings: Configured,
-    source: Annotated[str, Form()],
+    source: Annotated[str, Form()] = "",  # an empty field counts as absent
     target: Annotated[str, Form()] = "cpu",
     compiler: Annotated[str, Form()] = "fuselab",
     policy: Annotated[str, Form()] = "greedy",
@@ -145,7 +146,9 @@ def submit_form(
     try:
         run = accept(session, settings, source, compiler, target, options)
     except Rejected as rejected:
-        problem = Problem(kind="limit", message=rejected.message)
+        problem = Problem(
+            kind="limit", message=f"{rejected.message[:1].upper()}{rejected.message[1:]}.", hint=AMENDS.get(rejected.field, "")
+        )
         context = {
             "run": None,
             "tabs": waiting(),

@@ -30,6 +30,7 @@ def accept(session: Session, settings: Settings, source: str, compiler: str, tar
 
     Raises Rejected.
     """
+    source = source.removeprefix("\ufeff")  # the mark that some editors put before a file
     try:
         size = len(source.encode())
     except UnicodeEncodeError:

@@ -135,6 +135,19 @@ def test_the_form_says_what_is_wrong(client):
     assert "the limit is 65,536" in answer.text
 
 
+@pytest.mark.parametrize("source", ["", " \n"])
+def test_an_empty_snippet_leaves_a_page_that_can_run_again(client, source):
+    answer = client.post("/runs", data={"source": source}, headers={"HX-Request": "true"})
+    assert answer.status_code == 422
+    assert 'id="run"' in answer.text
+    assert "The source is empty." in answer.text
+
+
+def test_a_byte_order_mark_is_no_part_of_a_snippet(client):
+    answer = client.post("/runs", data={"source": "\ufeff" + SOURCE}, headers={"HX-Request": "true"})
+    assert client.get("/api" + answer.headers["HX-Push-Url"].split("?")[0]).json()["source"].startswith(SOURCE[:10])
+
+
 def test_the_stream_sends_states_and_stages(client, finish):
     run_id = finish(SOURCE, good_run())
     text = client.get(f"/runs/{run_id}/stream").text
