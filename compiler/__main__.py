@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     command = parser()
     given = command.parse_args(arguments)
     try:
-        source = sys.stdin.read() if given.file == "-" else Path(given.file).read_text()
+        source = (sys.stdin.read() if given.file == "-" else Path(given.file).read_text()).removeprefix("\ufeff")
         target = None if given.target == "native" else find_target(given.target)
     except OSError as error:
         command.error(f"cannot read {given.file}: {error.strerror}")
@@ -40,8 +40,11 @@ def main(arguments: list[str] | None = None) -> int:
         command.error(f"{given.file} is not text in UTF-8")
     except TargetError as error:
         command.error(f"{error}, native")
-    if given.out is not None and not given.out.parent.is_dir():
-        command.error(f"there is no folder {given.out.parent}")
+    if given.out is not None:
+        try:
+            given.out.open("a").close()  # before the run, which may take long
+        except OSError as error:
+            command.error(f"cannot write {given.out}: {error.strerror}")
     options = Options(policy=given.policy, measure=not given.no_measure and given.stage in (None, "timing", "eager"))
     trace = run(source, options, target, given.compiler, quiet=given.stage is not None)
     if given.out is not None:
@@ -110,12 +113,22 @@ def summary(trace: Trace) -> str:
     for region in trace.regions:
         own = [stage for stage in trace.stages if stage.region == region.id]
         lines += ["", f"region {region.id}: {region.title}" + (f" (line {region.line})" if region.line else "")]
-        lines += [_stage_line(stage) for stage in own]
+        lines += [_stage_line(stage) for stage in own if stage.status != "skipped"]
+        lines += [f"  skipped   {', '.join(names)}: {reason}" for reason, names in _skipped(own).items()]
         for part in ("forward", "backward"):
             lines += _part_lines([stage for stage in own if stage.part == part], part)
     if not trace.regions:
         lines.append("nothing was captured")
     return "\n".join(lines)
+
+
+def _skipped(stages: list[Stage]) -> dict[str, list[str]]:
+    """The names of the stages that were skipped, by why."""
+    found: dict[str, list[str]] = {}
+    for stage in stages:
+        if stage.status == "skipped" and stage.name not in (names := found.setdefault(stage.reason.partition("\n")[0], [])):
+            names.append(stage.name)
+    return found
 
 
 def _stage_line(stage: Stage) -> str:
@@ -135,7 +148,7 @@ def _part_lines(stages: list[Stage], part: str) -> list[str]:
     for kernel in kernels:
         measured = times.get(kernel.name)
         took = (
-            f"  {microseconds(measured.median_us)}" + (f", {measured.gb_per_s:.1f} GB/s" if measured.gb_per_s else "") if measured else ""
+            f"  {microseconds(measured.median_us)}" + (f", {measured.gb_per_s:.3g} GB/s" if measured.gb_per_s else "") if measured else ""
         )
         lines.append(f"    {kernel.kind:<7}{kernel.name}{took}")
     if fusion:

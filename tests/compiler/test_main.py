@@ -40,7 +40,16 @@ def test_a_fault_names_its_line_and_leaves_a_trace(script, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "wrong", [["--target", "sm_1"], ["--stage", "nothing"], ["--policy", "all"], ["--compiler", "gcc"], ["--out", "/no/folder/x"]]
+    "wrong",
+    [
+        ["--target", "sm_1"],
+        ["--stage", "nothing"],
+        ["--policy", "all"],
+        ["--compiler", "gcc"],
+        ["--out", "/no/folder/x"],
+        ["--out", "/proc/x"],
+        ["--out", "/tmp"],
+    ],
 )
 def test_usage(script, capsys, wrong):
     with pytest.raises(SystemExit) as error:
@@ -53,3 +62,14 @@ def test_a_file_that_is_not_there():
     with pytest.raises(SystemExit) as error:
         main(["/not/here.py"])
     assert error.value.code == 2
+
+
+def test_one_line_says_why_stages_were_skipped(script, capsys):
+    main([script(GOOD), "--no-measure"])
+    printed = capsys.readouterr().out
+    assert "skipped   ttir, ttgir, llir, ptx: " in printed
+    assert printed.count("without this stage") == 1
+
+
+def test_a_file_with_a_byte_order_mark(script, capsys):
+    assert main([script("\ufeff" + GOOD), "--no-measure", "--stage", "dynamo"]) == 0
