@@ -162,6 +162,11 @@ def fresh_dynamo() -> Iterator[None]:
     torch._dynamo.reset()
 
 
+def is_untraceable(error: BaseException) -> bool:
+    """Dynamo met what it cannot trace, where a graph break was not allowed."""
+    return isinstance(error, torch._dynamo.exc.Unsupported)
+
+
 def cause(error: BaseException) -> BaseException:
     """What was raised inside a compiler that Dynamo called, instead of Dynamo's own wrapping of it."""
     while (inner := getattr(error, "inner_exception", None)) is not None:

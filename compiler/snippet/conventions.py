@@ -144,6 +144,18 @@ def ends_program(statement: ast.stmt) -> bool:
     )
 
 
+def printed_apart(statement: ast.stmt) -> list[ast.stmt] | None:
+    """``print(model(x))`` as two statements, what is computed and what is printed; None if it computes nothing."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id="print"), args=arguments) as call):
+            if not any(isinstance(node, ast.Call | ast.BinOp) for argument in arguments for node in ast.walk(argument)):
+                return None
+            assigned = ast.Assign([ast.Name("printed", ast.Store())], ast.Tuple(arguments, ast.Load()))
+            shown = ast.Call(call.func, [ast.Starred(ast.Name("printed", ast.Load()), ast.Load())], call.keywords)
+            return [ast.fix_missing_locations(ast.copy_location(made, statement)) for made in (assigned, ast.Expr(shown))]
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class Plain:
     """A script's statements as a function: its parameters, its results, and what comes after it."""

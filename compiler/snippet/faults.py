@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 import traceback
+from collections.abc import Iterator
 
 from compiler.capture.origins import SNIPPET
 from compiler.errors import CompileError
-from compiler.observe.torch_names import cause, user_frames
+from compiler.observe.torch_names import cause, is_untraceable, user_frames
 from compiler.recorder import Recorder
 from compiler.trace import Problem
 
@@ -18,6 +20,9 @@ HINTS: dict[type[BaseException], str] = {
     ModuleNotFoundError: "Only torch, numpy and Python's standard library are installed here.",
     MemoryError: "Use smaller tensors.",
     RecursionError: "The script calls itself too deeply.",
+    EOFError: "Nobody answers: write the value into the snippet instead of asking for it.",
+    PermissionError: "In the playground a snippet reads Python's packages and writes to its own temporary folder, and nothing else.",
+    socket.gaierror: "A snippet in the playground has no network: make the data in the snippet itself, such as with torch.randn.",
 }
 
 
@@ -46,9 +51,11 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return inner.problem().model_copy(update={"line": inner.line or line, "column": inner.column or column})
     if isinstance(error, SystemExit):
         return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
+    if is_untraceable(inner):
+        return untraceable(str(inner), line, column)
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
-    hint = next((hint for kind, hint in HINTS.items() if isinstance(inner, kind)), "")
+    hint = next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(inner))), "")
     return Problem(
         kind="snippet",
         message=(text if re.match(r"\w+Error: ", text) else f"{type(inner).__name__}: {text}")[:MAX_MESSAGE].rstrip(": "),
@@ -56,6 +63,33 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         column=column,
         hint=hint,
         detail=detail.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
+    )
+
+
+def chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception and those in whose handling it was raised."""
+    for _ in range(20):
+        yield error
+        before = error.__cause__ or error.__context__
+        if before is None:
+            return
+        error = before
+
+
+def untraceable(text: str, line: int, column: int) -> Problem:
+    """What Dynamo cannot trace where no graph break is allowed: its explanation as the message, its hints as the hint."""
+    rows = [row.strip() for row in plain_message(text).splitlines() if row.strip()]
+    hints = [row.removeprefix("Hint: ") for row in rows if row.startswith("Hint: ") and "report an issue" not in row]
+    told = [row.removeprefix("Explanation: ") for row in rows if not row.startswith("Hint: ")]
+    ending = "fullgraph=True allows no graph break; without it Dynamo would break the graph at this line."
+    return Problem(
+        kind="snippet",
+        stage="dynamo",
+        message=": ".join([told[0], " ".join(told[1:])] if told[1:] else told)[:MAX_MESSAGE],
+        line=line,
+        column=column,
+        hint=" ".join([ending, *hints])[:MAX_MESSAGE],
+        detail=text.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
     )
 
 

@@ -9,6 +9,9 @@ from typing import Literal
 from compiler.trace import Event, Output
 
 MAX_OUTPUT = 200_000
+AT_ONCE = 200
+"""So many pieces are emitted as they come; a script that prints more has the rest gathered into pieces of ``GATHERED`` characters."""
+GATHERED = 8_192
 
 
 class Printed(io.TextIOBase):
@@ -19,6 +22,7 @@ class Printed(io.TextIOBase):
         self.stream, self.emit = stream, emit
         self.held = ""
         self.left = MAX_OUTPUT
+        self.sent = 0
 
     @property
     def encoding(self) -> str:  # type: ignore[override]  # a plain attribute in the base class
@@ -33,15 +37,24 @@ class Printed(io.TextIOBase):
             kept += f"\n... {self.stream} cut off after {MAX_OUTPUT:,} characters\n"
         self.left -= len(text)
         self.held += kept.encode("utf-8", "replace").decode()
-        if "\n" in self.held:
+        if "\n" in self.held and self._due():
             whole, _, self.held = self.held.rpartition("\n")
             self._send(whole + "\n")
         return len(text)
 
     def flush(self) -> None:
+        if self._due():
+            self.finish()
+
+    def finish(self) -> None:
+        """Emits what is still held."""
         if self.held:
             held, self.held = self.held, ""
             self._send(held)
 
+    def _due(self) -> bool:
+        return self.sent < AT_ONCE or len(self.held) > GATHERED
+
     def _send(self, text: str) -> None:
+        self.sent += 1
         self.emit(Output(stream=self.stream, text=text))

@@ -25,8 +25,10 @@ from compiler.snippet.conventions import (
     NothingToCompile,
     choose,
     computes,
+    ends_program,
     is_plain,
     plain_function,
+    printed_apart,
 )
 from compiler.snippet.devices import STAND_IN, Cuda, tensors_on, to_cpu
 from compiler.snippet.environment import environment
@@ -67,6 +69,7 @@ class Run:
     turn: Turn = contextlib.nullcontext
     examiner: Examiner = field(init=False)
     asked: list[Callable[..., Any]] = field(default_factory=list)
+    notes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.examiner = Examiner(self.recorder, self.options, self.target)
@@ -77,15 +80,15 @@ class Run:
         with fresh_dynamo(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 problem = self._script()
-                out.flush()
-                err.flush()
+                out.finish()
+                err.finish()
                 with self.turn() if self.options.measure and present_here(self.target) else contextlib.nullcontext():
                     self.examiner.finish()
             except Exception as error:  # the trace must end, whatever is broken in the compiler; the problem tells it
                 problem = problem_of(error, self.recorder)
             finally:
-                out.flush()
-                err.flush()
+                out.finish()
+                err.finish()
         return problem or self.recorder.problem
 
     def _script(self) -> Problem | None:
@@ -98,8 +101,8 @@ class Run:
         linecache.cache[SNIPPET] = (len(self.source), None, self.source.splitlines(keepends=True), SNIPPET)
         module = types.ModuleType("__main__")
         module.__dict__.update(__file__=SNIPPET, __builtins__=__builtins__)
-        before = sys.modules["__main__"]
-        sys.modules["__main__"] = module
+        before, arguments = sys.modules["__main__"], sys.argv
+        sys.modules["__main__"], sys.argv = module, [SNIPPET]
         try:
             with self._devices(tree, module.__dict__), remember_modules(self.examiner.modules), self._compiling():
                 self._run(tree, module.__dict__)
@@ -111,7 +114,7 @@ class Run:
         except Exception as error:  # anything that a script can raise
             return problem_of(error, self.recorder)
         finally:
-            sys.modules["__main__"] = before
+            sys.modules["__main__"], sys.argv = before, arguments
 
     @contextlib.contextmanager
     def _devices(self, tree: ast.Module, namespace: dict[str, Any]) -> Iterator[None]:
@@ -152,12 +155,23 @@ class Run:
         **_: object,
     ) -> Any:  # noqa: ANN401  # as torch.compile: what it was given, or a decorator
         if model is None:
-            return lambda function: self._compile(function, fullgraph=fullgraph, dynamic=dynamic, disable=disable)
+            return lambda function: self._compile(
+                function, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options, disable=disable
+            )
         if disable:
             return model
+        self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
         compiled = optimize(self._backend, fullgraph=fullgraph, dynamic=dynamic)(model)
         self.asked.append(compiled)
         return compiled
+
+    def _say_ignored(self, **given: object) -> None:
+        """What ``torch.compile`` was asked for and does not get here is said, once."""
+        ignored = ", ".join(f"{name}={value!r}"[:80] for name, value in given.items() if value is not None)
+        note = f"torch.compile was given {ignored}, which was ignored: everything here is compiled by Fuselab, in one mode."
+        if ignored and note not in self.notes:
+            self.notes.add(note)
+            self.recorder.note(note)
 
     def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         return compile_region(gm, inputs, options=self.options, target=self.target, recorder=self.recorder, observer=self.examiner)
@@ -176,7 +190,10 @@ class Run:
     def _plain(self, tree: ast.Module, namespace: dict[str, Any]) -> bool:
         """Runs a script of statements; whether there was something to compile in it."""
         statements = list(tree.body)
-        while statements and not computes(statements[0], namespace):
+        while statements and not (computes(statements[0], namespace) and not ends_program(statements[0])):
+            if computes(statements[0], namespace) and (computed := printed_apart(statements[0])):
+                statements[:1] = computed
+                continue
             exec(compile(ast.Module([statements.pop(0)], []), SNIPPET, "exec", dont_inherit=True), namespace)
         if not statements:
             return False

@@ -1,5 +1,6 @@
 """Scripts as people paste them: what is compiled, where it comes from, what is printed, and what is said when it goes wrong."""
 
+import io
 import sys
 import textwrap
 
@@ -242,6 +243,57 @@ def test_faults_stand_at_their_place(source, line, column, message):
     assert problem.kind == "snippet"
     assert message in problem.message
     assert (problem.line, problem.column) == (line, column)
+
+
+@pytest.mark.parametrize(("statement", "hint"), [
+    ("input()", "write the value into the snippet"),
+    ("import socket; socket.getaddrinfo('no.such.name.invalid', 80)", "no network"),
+    ("import urllib.request; urllib.request.urlopen('http://no.such.name.invalid')", "no network"),
+    ("raise PermissionError(13, 'Permission denied')", "temporary folder"),
+])  # fmt: skip
+def test_what_a_snippet_cannot_have_comes_with_what_to_do(statement, hint, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    assert hint in fails(statement).hint
+
+
+def test_a_break_where_none_is_allowed_is_dynamos():
+    problem = fails("import torch\n@torch.compile(fullgraph=True)\ndef f(x):\n    print('hi')\n    return x\nf(torch.ones(2))\n")
+    assert (problem.stage, problem.line, problem.column) == ("dynamo", 4, 4)
+    assert "print" in problem.message
+    assert "Hint" not in problem.message
+    assert "fullgraph=True" in problem.hint
+    assert "report an issue" not in problem.message + problem.hint
+
+
+@pytest.mark.parametrize("asked", ['backend="inductor"', 'mode="max-autotune"', 'options={"max_autotune": True}'])
+def test_what_torch_compile_was_asked_for_in_vain_is_said_once(asked):
+    trace = run(f"import torch\n@torch.compile({asked})\ndef f(x):\n    return x + 1\ng = torch.compile(f, {asked})\nf(torch.ones(2))\n")
+    (note,) = trace.notes
+    assert asked.split("=")[0] in note
+    assert "ignored" in note
+
+
+@pytest.mark.parametrize("program", [
+    "print(torch.nn.Linear(4, 4)(x))", "model = torch.nn.Linear(4, 4)\nprint('result', model(x), sep=': ')", "print(x)\ny = x * 2\nprint(y)",
+])  # fmt: skip
+def test_what_is_computed_only_to_be_printed_is_compiled(program):
+    trace = run(f"import torch\nx = torch.ones(2, 4)\n{program}\n")
+    assert trace.problem is None
+    assert len(trace.regions) == 1
+    assert "tensor(" in trace.output
+
+
+def test_a_script_sees_no_foreign_arguments():
+    assert run(ADD_MUL + "\nimport argparse\nargparse.ArgumentParser().parse_args()\n").status == "ok"
+
+
+def test_many_lines_are_few_events():
+    trace = run("for i in range(5_000):\n    print(i, flush=True)\n" + ADD_MUL.lstrip())
+    assert trace.output == "".join(f"{i}\n" for i in range(5_000))
+    events = []
+    run_snippet("for i in range(50_000):\n    print('line', i)\n" + ADD_MUL, QUICK, find_target("cpu"), "fuselab", events.append)
+    assert len(events) < 500
+    assert events[-1].status == "ok"
 
 
 def test_what_ran_before_a_fault_is_in_the_trace():
