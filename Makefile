@@ -7,7 +7,7 @@ TORCH := torch==2.13.0
 TRITON := triton==3.9.0
 STAMPS := .venv/.stamps
 
-.PHONY: help setup run test lint bench-latency screenshots clean
+.PHONY: help setup run test quick lint bench-latency screenshots clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ run: setup ## serve the playground on http://127.0.0.1:8000, or PORT=...
 
 test: setup ## all tests (about ten minutes on two cores)
 	$(BIN)/python -m pytest
+
+quick: setup ## the tests of every day: without attacks, browser and whole servers (about five minutes)
+	$(BIN)/python -m pytest -m "not sandbox and not browser and not slow"
 
 lint: setup ## ruff and mypy (the order of imports is a test)
 	$(BIN)/ruff check .
