@@ -12,7 +12,7 @@ from compiler.trace import Scalar
 
 Policy = Literal["none", "greedy", "max"]
 POLICIES: tuple[Policy, ...] = ("none", "greedy", "max")
-COMPILERS = ("fuselab",)
+COMPILERS = ("fuselab", "inductor", "eager")
 
 
 @dataclass(frozen=True, slots=True)
