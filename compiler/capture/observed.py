@@ -31,7 +31,7 @@ EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the 
 
 @dataclass(slots=True)
 class ObservedPart:
-    """One part of a region as Inductor compiled it. ``keep`` and ``last`` are there for who measures, and stay unused: Inductor's kernels are not run singly."""
+    """One part of a region as Inductor compiled it. ``keep`` and ``last`` stay unused: its kernels are not timed singly."""
 
     part: Part
     gm: GraphModule
@@ -136,7 +136,8 @@ def decision_of(pair: Pair) -> Decision:
     }
     subject = f"{pair.first} + {pair.second}"
     return Decision.model_validate({
-        "subject": subject[:400], "verdict": verdict, "rule": rule, "reason": said[verdict][:4_000], "numbers": dict(pair.score), "round": pair.round,
+        "subject": subject[:400], "verdict": verdict, "rule": rule, "reason": said[verdict][:4_000], "numbers": dict(pair.score),
+        "round": pair.round,
     })  # fmt: skip
 
 
