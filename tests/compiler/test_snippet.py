@@ -393,3 +393,8 @@ def test_timing_of_a_training_step():
         }
         assert stage.facts["copy_gb_per_s"] > 0
     assert [timing.scope for timing in trace.stage("eager").timings] == ["op"] * 3
+
+
+def test_a_function_compiled_for_other_shapes_is_told_apart():
+    trace = run("import torch\n@torch.compile\ndef f(x):\n    return x * 2\nfor n in (4, 8, 12):\n    f(torch.ones(n, n + 1))\n")
+    assert [region.title for region in trace.regions] == ["f", "f, compiled again (2)"]
