@@ -1,6 +1,7 @@
 """Scripts as people paste them: what is compiled, where it comes from, what is printed, and what is said when it goes wrong."""
 
 import io
+import re
 import sys
 import textwrap
 
@@ -281,6 +282,7 @@ def test_what_is_computed_only_to_be_printed_is_compiled(program):
     assert trace.problem is None
     assert len(trace.regions) == 1
     assert "tensor(" in trace.output
+    assert re.fullmatch(r"Compiled line \d as one function( of x)?\.", trace.notes[-1])
 
 
 def test_a_script_sees_no_foreign_arguments():
