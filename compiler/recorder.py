@@ -67,12 +67,15 @@ class Recorder:
     problem: Problem | None = None
     failed: CompileError | None = None
     regions: int = 0
+    titles: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def region(self, title: str, line: int = 0) -> int:
         """Announces a new region and returns its number."""
         number = self.regions
         self.regions += 1
-        self.emit(RegionFound(region=Region(id=number, title=title[:400], line=line)))
+        times = self.titles[title, line] = self.titles.get((title, line), 0) + 1
+        shown = title[:350] + (f", compiled again ({times})" if times > 1 else "")
+        self.emit(RegionFound(region=Region(id=number, title=shown, line=line)))
         return number
 
     def note(self, text: str) -> None:

@@ -89,11 +89,13 @@ def failed_stage(session: Session, run: RunRow) -> str:
 
 def panel_context(session: Session, run: RunRow, tab: str, region: int | None, part: str) -> dict[str, Any]:
     """What one stage's panel shows."""
-    view = find_view(tab or failed_stage(session, run) or DEFAULT)
+    failed = failed_stage(session, run)
+    view = find_view(tab or failed or DEFAULT)
     stages = store.stages(session, run.id, view.stage)
     regions = store.outline(session, run.id).regions
     choice: Shown = shown(view, stages, regions, region, part)
-    return {"run": run, "view": view, "tab": view.name, "shown": choice, "regions": regions, "source_lines": run.source.count("\n") + 1}
+    lines = run.source.count("\n") + 1
+    return {"run": run, "view": view, "tab": view.name, "failed": failed, "shown": choice, "regions": regions, "source_lines": lines}
 
 
 @router.get("/", response_class=HTMLResponse)

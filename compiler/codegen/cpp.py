@@ -25,9 +25,10 @@ C_TYPES = {
 STORED = C_TYPES | {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t"}
 PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
 CHUNK = 4_096  # additions that one partial sum takes
-OUT_OF_RANGE = """
-// Whether an index was out of range since the last call.
-extern "C" int out_of_range() { return __atomic_exchange_n(&fuselab::out_of_range, 0, __ATOMIC_RELAXED); }"""
+FAULT = """
+// What went wrong since the last call, if anything.
+extern "C" int kernel_fault() { return __atomic_exchange_n(&fuselab::fault, 0, __ATOMIC_RELAXED); }"""
+_MAY_FAIL = re.compile(r"fuselab::(?:within\(|(?:quotient|floor_quotient|truncated_remainder|floor_remainder)\([^,\n]*, v\d)")
 TILE = 32  # elements along each axis of a tile that is read one way and written the other
 STACK_BYTES = 128 * 1024
 _RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum"
@@ -95,9 +96,9 @@ def cpp_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[
     )
 
 
-def checks_indices(kernel: KernelSource) -> bool:
-    """Whether the kernel may find an index out of range."""
-    return kernel.language == "cpp" and "fuselab::within(" in kernel.text
+def may_fail(kernel: KernelSource) -> bool:
+    """Whether the kernel may find an index out of range, or a divisor of zero."""
+    return kernel.language == "cpp" and _MAY_FAIL.search(kernel.text) is not None
 
 
 def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
@@ -109,8 +110,8 @@ def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
         writer.line()
         starts.append((kernel.name, writer.position))
         writer.append(Marked(kernel.text, kernel.marks))
-    if any(checks_indices(kernel) for kernel in kernels):
-        writer.line(OUT_OF_RANGE)
+    if any(may_fail(kernel) for kernel in kernels):
+        writer.line(FAULT)
     done = writer.finish()
     return CppUnit(done.text, done.marks, tuple(starts))
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from compiler.codegen.cpp import checks_indices
+from compiler.codegen.cpp import may_fail
 from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES
 from compiler.codegen.sources import CppUnit, KernelSource, WrapperSource
 from compiler.codegen.triton import triton_helpers
@@ -69,12 +69,15 @@ library = ctypes.CDLL(globals().get("fuselab_library") or build(SOURCE))
 
 _CHECKED = '''
 def checked(kernel):
-    """The kernel, followed by the question whether it was given an index that no element has."""
+    """The kernel, followed by the question whether it met an index that no element has, or divided an integer by zero."""
 
     def launch(*tensors):
         kernel(*tensors)
-        if library.out_of_range():
+        fault = library.kernel_fault()
+        if fault == 1:
             raise IndexError("index out of range: it is negative, or not below the size of the axis that it counts along")
+        if fault:
+            raise RuntimeError("ZeroDivisionError: an integer was divided by zero")
 
     return launch
 '''
@@ -168,12 +171,12 @@ class _Wrapper:
         self.line("'''\n")
         flags = ", ".join(f'"{flag}"' for flag in FLAGS)
         self.line(_BUILD.format(flags=flags, libraries=", ".join(f'"{library}"' for library in LIBRARIES)).rstrip())
-        if any(checks_indices(kernel) for kernel in self.kernels.values()):
+        if any(may_fail(kernel) for kernel in self.kernels.values()):
             self.line("\n" + _CHECKED.strip("\n") + "\n\n")
         for kernel in self.kernels.values():
             if kernel.language == "cpp":
                 made = f'cpp_kernel("{kernel.name}", {len(kernel.arguments)})'
-                self.line(f"{kernel.name} = {f'checked({made})' if checks_indices(kernel) else made}", kernel.origin)
+                self.line(f"{kernel.name} = {f'checked({made})' if may_fail(kernel) else made}", kernel.origin)
 
     def _constants(self) -> None:
         if not self.graph.constants:

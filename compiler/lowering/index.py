@@ -5,7 +5,6 @@ they are addresses.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import cast
 
 import torch
@@ -28,7 +27,7 @@ def lower_cat(lowering: Lowering, node: Node) -> Ref:
     arguments = bound_arguments(node)
     meta = lowering.meta(node)
     parts = [lowering.ref(item) for item in cast(Sequence[Node], arguments["tensors"])]
-    parts = [part for part in parts if part.shape != (0,)]
+    parts = [part for part in parts if part.shape != (0,)] or parts[:1]
     axis = wrapped(arguments["dim"], len(meta.shape))
     buffer = lowering.output(node.name, meta)
     start = 0
@@ -133,7 +132,7 @@ def place(
     lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[int], size: int, *, wraps: bool = False, checked: bool = True
 ) -> Value:
     """The int64 index at the loops' point; negative ones count from the end where the op says so, and none may be out of range."""
-    if not size and prod(builder.loops):
+    if not size and 0 not in builder.loops:
         raise Unsupported("loops", "the operand has no elements to choose from")
     limit = builder.constant(size, "int64")
     value = builder.cast(builder.load_at(index, lowering.dtype(index), index.offset, strides), "int64")

@@ -16,9 +16,18 @@ namespace fuselab {
 template <class T> inline T maximum(T a, T b) { const T larger = a > b ? a : b; return a != a ? a : larger; }
 template <class T> inline T minimum(T a, T b) { const T smaller = a < b ? a : b; return a != a ? a : smaller; }
 
-// Integer division: by zero it gives 0 where eager raises, and the lowest number divided by -1 wraps; neither may trap.
-template <class T> inline T quotient(T a, T b) { return b == 0 ? T(0) : std::is_signed_v<T> && b == T(-1) ? T(0 - (uint64_t)a) : T(a / b); }
-template <class T> inline T truncated_remainder(T a, T b) { return b == 0 || (std::is_signed_v<T> && b == T(-1)) ? T(0) : T(a % b); }
+// What eager raises for: the kernel goes on with 0, and the wrapper raises once it has ended.
+static int fault = 0;
+inline int64_t failed(int code) { __atomic_store_n(&fault, code, __ATOMIC_RELAXED); return 0; }
+inline int64_t within(int64_t index, int64_t size) { return (uint64_t)index < (uint64_t)size ? index : failed(1); }
+
+// Integer division: the lowest number divided by -1 wraps. It may not trap.
+template <class T> inline T quotient(T a, T b) {
+  return b == 0 ? T(failed(2)) : std::is_signed_v<T> && b == T(-1) ? T(0 - (uint64_t)a) : T(a / b);
+}
+template <class T> inline T truncated_remainder(T a, T b) {
+  return b == 0 ? T(failed(2)) : std::is_signed_v<T> && b == T(-1) ? T(0) : T(a % b);
+}
 template <class T> inline T floor_remainder(T a, T b) {
   const T rest = truncated_remainder(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? T(rest + b) : rest;
@@ -58,13 +67,6 @@ template <class T> inline T mish_slope(T x) {
 template <class T> inline T logit(T x, T eps) {
   const T inside = x < eps ? eps : x > T(1) - eps ? T(1) - eps : x;
   return std::log(inside / (T(1) - inside));
-}
-// An index out of range reads element 0 instead; the wrapper raises once the kernel has ended.
-static int out_of_range = 0;
-inline int64_t within(int64_t index, int64_t size) {
-  if ((uint64_t)index < (uint64_t)size) return index;
-  __atomic_store_n(&out_of_range, 1, __ATOMIC_RELAXED);
-  return 0;
 }
 // Giles' approximations, then two steps of Newton's method.
 template <class T> inline T erfinv(T y) {

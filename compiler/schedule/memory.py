@@ -16,13 +16,16 @@ def touched(step: Kernel | Extern) -> tuple[str, ...]:
 
 
 def may_overwrite(kernel: Kernel, old: str, new: str) -> bool:
-    """Whether ``new`` may be written over ``old`` while the kernel reads it: every element is read only where it is overwritten."""
+    """Whether ``new`` may be written over ``old`` while the kernel reads it: every element is read only where it is overwritten, and
+    before.
+    """
     if kernel.reduction:
         return False
-    stores = [line for line in kernel.body if isinstance(line, Store) and line.buffer == new]
-    loads = [line for line in kernel.body if isinstance(line, Load) and line.buffer == old]
-    places = {(line.offset, line.strides) for line in stores} | {(line.offset, line.strides) for line in loads}
-    return len(places) == 1 and not any(line.indirect for line in loads)
+    stores = {at: line for at, line in enumerate(kernel.body) if isinstance(line, Store) and line.buffer == new}
+    loads = {at: line for at, line in enumerate(kernel.body) if isinstance(line, Load) and line.buffer == old}
+    places = {(line.offset, line.strides) for line in stores.values()} | {(line.offset, line.strides) for line in loads.values()}
+    read_first = max(loads, default=-1) < min(stores, default=0)
+    return len(places) == 1 and read_first and not any(line.indirect for line in loads.values())
 
 
 def plan_memory(

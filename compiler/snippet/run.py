@@ -222,7 +222,9 @@ class Run:
         first = found.function.body[0].lineno
         last = found.function.body[-1].lineno
         self.recorder.note(
-            f"Compiled the statements of lines {first} to {last} as one function of {', '.join(found.parameters) or 'nothing'}."
+            (f"Compiled line {first}" if first == last else f"Compiled the statements of lines {first} to {last}")
+            + " as one function"
+            + (f" of {', '.join(found.parameters)}." if found.parameters else ".")
         )
         results = self._compile(namespace.pop("top_level"))(*[namespace[name] for name in found.parameters])
         if found.results:

@@ -22,6 +22,7 @@ function makeEditor(textarea) {
     if (!update.docChanged) return;
     textarea.value = update.state.doc.toString();
     checkStale();
+    checkExample(textarea.value);
   });
   const view = new EditorView({
     parent: find("editor"),
@@ -45,6 +46,29 @@ function checkStale() {
   const stale = runSource !== null && editor.state.doc.toString() !== runSource;
   find("stale").hidden = !stale;
   links.enable(!stale);
+}
+
+const exampleText = (name) => document.querySelector(`template.example[data-name="${CSS.escape(name)}"]`)?.content.textContent;
+
+// An edited example is no longer that example, and can be chosen again.
+function checkExample(source) {
+  const select = find("example");
+  const kept = exampleText(select.value);
+  if (kept !== undefined && kept !== source) select.value = "";
+}
+
+// A run that could not even be asked for: htmx would say so only in the console.
+function sayUnsent(status) {
+  const problem = find("problem");
+  const message = document.createElement("p");
+  message.className = "message";
+  message.append(Object.assign(document.createElement("strong"), { textContent: status ? `The server answered ${status} and ran nothing.` : "The server does not answer, so nothing was run." }));
+  const hint = Object.assign(document.createElement("p"), { className: "hint", textContent: "The snippet is still here. Press Run again once the server is up." });
+  problem.replaceChildren(message, hint);
+  for (const name of ["line", "column", "message"]) delete problem.dataset[name];
+  problem.setAttribute("role", "alert");
+  problem.hidden = false;
+  showProblem();
 }
 
 function showProblem() {
@@ -86,7 +110,7 @@ function loadPanel() {
   const query = new URLSearchParams({ tab });
   if (region) query.set("region", region);
   if (part) query.set("part", part);
-  htmx.ajax("GET", `/runs/${run}/panel?${query}`, { source: "#panel", target: "#panel", swap: "innerHTML" });
+  htmx.ajax("GET", `/runs/${run}/panel?${query}`, { source: "#panel", target: "#panel", swap: "innerHTML" })?.catch(() => {});  // sayUnsent tells it
 }
 
 function chooseTab(name, focus) {
@@ -142,8 +166,8 @@ document.addEventListener("keydown", (event) => {
 
 document.addEventListener("change", (event) => {
   if (event.target.id === "example") {
-    const example = document.querySelector(`template.example[data-name="${CSS.escape(event.target.value)}"]`);
-    if (example) editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: example.content.textContent } });
+    const example = exampleText(event.target.value);
+    if (example !== undefined) editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: example } });
   } else if (event.target.matches(".region")) {
     current().region = event.target.value;
     current().part = "";
@@ -211,6 +235,12 @@ function start() {
   document.body.addEventListener("htmx:beforeRequest", (event) => {
     if (event.target.id === "controls") submitted = editor.state.doc.toString();
   });
+  const unsent = (event) => {
+    if (event.target.id === "controls") sayUnsent(event.detail.xhr.status);
+    else if (event.target.id === "panel") find("panel").replaceChildren(Object.assign(document.createElement("p"), { className: "empty", textContent: "The server does not answer: this stage cannot be shown now. Choose it again once the server is up." }));
+  };
+  document.body.addEventListener("htmx:sendError", unsent);
+  document.body.addEventListener("htmx:responseError", unsent);
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (event.target.id === "run" || event.detail.requestConfig?.verb === "post") {
       runSource = find("run").dataset.run ? submitted : null;

@@ -111,6 +111,13 @@ def test_a_failed_run_opens_at_the_stage_that_failed(client, finish):
     assert 'data-tab="code"' in client.get(f"/runs/{run_id}?tab=code").text
 
 
+def test_a_run_that_ended_in_a_stage_is_not_said_to_have_ended_before_it(client, finish):
+    begin, _, end = failed_run()
+    run_id = finish("untraceable", [begin, end])
+    assert "ended in this stage" in client.get(f"/runs/{run_id}").text
+    assert "ended before it" in client.get(f"/runs/{run_id}?tab=code").text
+
+
 def test_the_form_gives_a_run_and_its_address(client):
     answer = client.post(
         "/runs", data={"source": SOURCE, "target": "sm_90", "policy": "none", "tab": "ptx"}, headers={"HX-Request": "true"}

@@ -248,3 +248,30 @@ def test_twenty_thousand_lines_do_not_freeze_the_page(browser: Browser, tmp_path
         page.locator("#editor .cm-line").nth(2).hover()
         expect(page.locator("#panel .cm-line.hot").first).to_be_visible()
         page.context.close()
+
+
+def test_an_empty_snippet_is_told_and_an_example_can_be_chosen_again(page: Page) -> None:
+    chosen = page.input_value("#example")
+    page.click("#editor .cm-content")
+    page.keyboard.press("Control+a")
+    page.keyboard.press("Delete")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#problem")).to_contain_text("The source is empty.")
+    assert page.input_value("#example") == ""
+    page.select_option("#example", chosen)
+    page.focus("#editor .cm-content")
+    run(page)
+    assert page.get_attribute("#head .status", "data-state") == "ok"
+
+
+def test_a_server_that_does_not_answer_is_said(page: Page) -> None:
+    run_example(page, "cpu")
+    page.context.set_offline(True)
+    page.click("#tab-aten")
+    expect(page.locator("#panel")).to_contain_text("The server does not answer")
+    page.focus("#editor .cm-content")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator("#problem")).to_contain_text("nothing was run")
+    page.context.set_offline(False)
+    open_tab(page, "loops")
+    run(page)

@@ -33,7 +33,7 @@ def test_an_index_out_of_range_raises_as_in_eager(read, index):
     with pytest.raises((IndexError, RuntimeError)):
         read(X, place)
     ours = compiled(read)
-    with pytest.raises((IndexError, RuntimeError), match="out of (range|bounds)"):
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
         ours(X, place)
     torch.testing.assert_close(ours(X, torch.tensor([1, 0])), read(X, torch.tensor([1, 0])))  # the next call is not blamed
 
@@ -52,3 +52,15 @@ def test_spaces_without_points(shape, policy):
 
     x = torch.empty(shape)
     torch.testing.assert_close(compiled(f, policy)(x), f(x), equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize("divide", [torch.floor_divide, torch.remainder, torch.fmod, lambda a, b: torch.div(a, b, rounding_mode="trunc")])
+def test_an_integer_divided_by_zero_raises_as_in_eager(divide, dtype):
+    a, b = torch.tensor([7, 8, 9], dtype=dtype), torch.tensor([2, 0, 3], dtype=dtype)
+    ours = compiled(divide)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        divide(a, b)
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        ours(a, b)
+    torch.testing.assert_close(ours(b, a), divide(b, a))

@@ -1,6 +1,7 @@
 """Scripts as people paste them: what is compiled, where it comes from, what is printed, and what is said when it goes wrong."""
 
 import io
+import re
 import sys
 import textwrap
 
@@ -281,6 +282,7 @@ def test_what_is_computed_only_to_be_printed_is_compiled(program):
     assert trace.problem is None
     assert len(trace.regions) == 1
     assert "tensor(" in trace.output
+    assert re.fullmatch(r"Compiled line \d as one function( of x)?\.", trace.notes[-1])
 
 
 def test_a_script_sees_no_foreign_arguments():
@@ -393,3 +395,8 @@ def test_timing_of_a_training_step():
         }
         assert stage.facts["copy_gb_per_s"] > 0
     assert [timing.scope for timing in trace.stage("eager").timings] == ["op"] * 3
+
+
+def test_a_function_compiled_for_other_shapes_is_told_apart():
+    trace = run("import torch\n@torch.compile\ndef f(x):\n    return x * 2\nfor n in (4, 8, 12):\n    f(torch.ones(n, n + 1))\n")
+    assert [region.title for region in trace.regions] == ["f", "f, compiled again (2)"]
