@@ -16,7 +16,7 @@ from app.events import Announcer
 from app.settings import ROOT, Settings
 from app.stages import STAGES
 from app.store import Session, SessionFactory, WorkerRow
-from compiler.options import COMPILERS, POLICIES
+from compiler.options import POLICIES
 from compiler.target import TARGETS
 
 EXAMPLES_FOLDER = ROOT / "app" / "examples"
@@ -66,13 +66,7 @@ templates = Jinja2Templates(env=environment)
 templates.env.filters["duration"] = duration
 templates.env.filters["compact_json"] = lambda value: json.dumps(value, separators=(",", ":"))
 templates.env.globals.update(
-    swap=False,
-    version=_static_version(),
-    views=STAGES,
-    targets=tuple(TARGETS.values()),
-    policies=POLICIES,
-    compilers=COMPILERS,
-    examples=EXAMPLES,
+    swap=False, version=_static_version(), views=STAGES, targets=tuple(TARGETS.values()), policies=POLICIES, examples=EXAMPLES
 )
 
 

@@ -122,7 +122,7 @@ def config_diff() -> dict[str, str]:
     """The entries of Inductor's configuration that are not at their defaults."""
     from torch._inductor import config
 
-    found = getattr(config, "get_config_copy", dict)()
+    found: dict[str, Any] = getattr(config, "get_config_copy", dict)()
     default = getattr(config, "_config", {})
     return {name: repr(value)[:200] for name, value in found.items() if name in default and default[name].default != value}
 
