@@ -13,6 +13,7 @@ from compiler.trace import Scalar
 Policy = Literal["none", "greedy", "max"]
 POLICIES: tuple[Policy, ...] = ("none", "greedy", "max")
 COMPILERS = ("fuselab",)
+"""Those that are offered. ``run_snippet`` also takes "inductor" and "eager", which are observed on the CPU, outside of the sandbox only."""
 
 
 @dataclass(frozen=True, slots=True)

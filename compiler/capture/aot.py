@@ -20,9 +20,17 @@ from compiler.options import Options
 from compiler.pipeline import Compiled, compile_graph
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
-from compiler.trace import Decision, Part
+from compiler.trace import Decision, Origin, Part
 
 RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "exponential", "geometric", "cauchy", "_philox")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What measuring shows of a part: where its lines come from, and how many kernels are launched."""
+
+    origins: tuple[Origin, ...]
+    launches: int
 
 
 @dataclass(slots=True)
@@ -52,6 +60,10 @@ class CompiledPart:
             return self.compiled(inputs)
         results: Sequence[Any] = self.gm(*inputs)
         return results
+
+    @property
+    def shown(self) -> Shown:
+        return Shown(tuple(self.compiled.lowered.graph.origins), len(self.compiled.program.steps))
 
     @property
     def random(self) -> bool:

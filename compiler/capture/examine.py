@@ -22,7 +22,7 @@ from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.runtime.measure import Sample, clock_mhz, copy_rate, measure
 from compiler.target import Target
-from compiler.trace import Part, Timing
+from compiler.trace import CompilerName, Part, Timing
 
 CALL_SECONDS = 0.3
 STEP_SECONDS = 0.03
@@ -59,6 +59,7 @@ class Examiner:
     target: Target
     modules: dict[str, Span] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
+    compiler: CompilerName = "fuselab"
 
     @property
     def device(self) -> str:
@@ -109,7 +110,7 @@ class Examiner:
                 draft.skip("Measuring is switched off in the options.")
                 return
             made = call.region.compiler.parts[part]
-            draft.origins = made.compiled.lowered.graph.origins
+            draft.origins = made.shown.origins
             pair = _calls(call, part)
             if pair is None:
                 draft.skip("No result of the region leads back to an input that requires gradients.")
@@ -119,11 +120,12 @@ class Examiner:
             made.keep, inputs = False, made.last or []
             samples = measure(pair, self.device, CALL_SECONDS)
             moved = _moved(made)
-            for compiler, sample in zip(("eager", "fuselab"), samples, strict=True):
+            for compiler, sample in zip(("eager", self.compiler), samples, strict=True):
                 draft.timings.append(self._timing_of(f"{part} call", "call", compiler, part, sample, moved, ()))
-            self._steps(draft, made, inputs)
+            if isinstance(made, CompiledPart):
+                self._steps(draft, made, inputs)
             clock = clock_mhz(self.device)
-            draft.facts |= {"copy_gb_per_s": round(copy_rate(self.device) / 1e9, 2), "launches": len(made.compiled.program.steps)}
+            draft.facts |= {"copy_gb_per_s": round(copy_rate(self.device) / 1e9, 2), "launches": made.shown.launches}
             draft.facts |= {"threads": torch.get_num_threads()} if self.device == "cpu" else {"clock_mhz": clock}
 
     def _steps(self, draft: Draft, made: CompiledPart, inputs: Sequence[Any]) -> None:

@@ -29,7 +29,8 @@ class Numerics:
 
     @property
     def made(self) -> CompiledPart:
-        return self.region.compiler.parts[self.part]
+        made: CompiledPart = self.region.compiler.parts[self.part]
+        return made
 
     def against_eager(self, draft: Draft) -> None:
         """Runs eager, compiled code and the reference on the same values, here."""

@@ -36,7 +36,7 @@ class Region:
 
     id: int
     graph: GraphModule
-    compiler: AotCompiler
+    compiler: Any  # an AotCompiler, or what stands in its place for a compiler that is observed
     compiled: Callable[..., Any]
     observer: Observer | None
     first: bool = True

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import linecache
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,8 +16,10 @@ import torch
 
 from compiler.capture import compile_region
 from compiler.capture.examine import Examiner
+from compiler.capture.observed import observe_region
 from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
+from compiler.observe.inductor_names import settings_of
 from compiler.observe.torch_names import fresh_dynamo, optimize
 from compiler.options import Options
 from compiler.recorder import Recorder
@@ -52,7 +55,7 @@ def run_snippet(
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
     recorder = Recorder(emit)
-    run = Run(source, options, target, recorder, turn)
+    run = Run(source, options, target, recorder, turn, compiler)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))
     return 1 if problem else 0
@@ -67,12 +70,13 @@ class Run:
     target: Target
     recorder: Recorder
     turn: Turn = contextlib.nullcontext
+    compiler: str = "fuselab"
     examiner: Examiner = field(init=False)
     asked: list[Callable[..., Any]] = field(default_factory=list)
     notes: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self.examiner = Examiner(self.recorder, self.options, self.target)
+        self.examiner = Examiner(self.recorder, self.options, self.target, compiler=self.compiler)  # type: ignore[arg-type]  # held by the caller
 
     def whole(self) -> Problem | None:
         """Runs, then measures; the first thing that went wrong, if anything did."""
@@ -160,8 +164,10 @@ class Run:
             )
         if disable:
             return model
-        self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
-        compiled = optimize(self._backend, fullgraph=fullgraph, dynamic=dynamic)(model)
+        if self.compiler == "fuselab":
+            self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
+        settings = settings_of(mode, options) if self.compiler == "inductor" else {}
+        compiled = optimize(functools.partial(self._backend, settings=settings), fullgraph=fullgraph, dynamic=dynamic)(model)
         self.asked.append(compiled)
         return compiled
 
@@ -173,7 +179,17 @@ class Run:
             self.notes.add(note)
             self.recorder.note(note)
 
-    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any]) -> Callable[..., Any]:
+        if self.compiler != "fuselab":
+            return observe_region(
+                gm,
+                inputs,
+                compiler=self.compiler,
+                settings=settings,
+                target=self.target,
+                recorder=self.recorder,
+                observer=self.examiner,
+            )
         return compile_region(gm, inputs, options=self.options, target=self.target, recorder=self.recorder, observer=self.examiner)
 
     # What is executed
