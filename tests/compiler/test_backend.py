@@ -1,0 +1,33 @@
+"""``torch.compile(model, backend="fuselab")`` works anywhere: found by its name, training as eager does, with options of its own."""
+
+import copy
+
+import pytest
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+
+
+def model():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4)
+    return torch.nn.Sequential(*layers)
+
+
+@pytest.fixture(autouse=True)
+def _fresh():
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("options", [{}, {"policy": "none"}, {"policy": "max", "check": True}])
+def test_trains_as_eager(options):
+    eager, x = model(), torch.randn(8, 16)
+    ours = copy.deepcopy(eager)
+    eager(x).square().mean().backward()
+    torch.compile(ours, backend="fuselab", options=options)(x).square().mean().backward()
+    for one, two in zip(eager.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad)
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(BackendCompilerFailed, match="unknown option 'fast'"):
+        torch.compile(lambda x: x + 1, backend="fuselab", options={"fast": True})(torch.ones(3))
