@@ -19,6 +19,14 @@ LOST = "A better pair took one of them in this round; what came of it is judged 
 RECORDED = 20_000  # decisions kept for the trace
 
 
+UNRECORDED = Decision(
+    subject="further pairs",
+    verdict="noted",
+    rule="too_many_to_list",
+    reason="The graph has more pairs than are listed here. Those left out were judged by the same rules.",
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two groups in the order in which they run. ``spaces`` are common spaces up to the first that is ``legal``; none is sought in vain."""
@@ -198,7 +206,8 @@ def fuse(graph: Graph, policy: Policy) -> tuple[tuple[Group, ...], tuple[Decisio
     else:
         for one, other in candidate_pairs(rounds):
             record(rounds, 1, one, other, "refused", Verdict("policy_none", "The policy is to fuse nothing."))
-    return tuple(sorted(rounds.groups.values(), key=lambda group: group.first)), tuple(rounds.decisions)
+    decisions = [*rounds.decisions, UNRECORDED] if len(rounds.decisions) >= RECORDED else rounds.decisions
+    return tuple(sorted(rounds.groups.values(), key=lambda group: group.first)), tuple(decisions)
 
 
 def start(graph: Graph, policy: Policy) -> Rounds:
