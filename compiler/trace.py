@@ -18,7 +18,8 @@ MAX_TEXT = 2_000_000
 MAX_EVENTS = 2_000
 
 StageName = Literal[
-    "eager", "dynamo", "aten", "loops", "fusion", "code", "wrapper", "ttir", "ttgir", "llir", "ptx", "sass", "timing", "numerics"
+    "eager", "dynamo", "joint", "passes", "aten", "loops", "fusion", "autotune", "code", "wrapper",
+    "ttir", "ttgir", "llir", "ptx", "sass", "timing", "numerics",
 ]  # fmt: skip
 STAGE_NAMES: tuple[StageName, ...] = get_args(StageName)
 """In the order of the tabs."""
@@ -56,7 +57,7 @@ class Section(Record):
     """One text of a stage. ``marks[i]`` lists, for line ``i`` of the text, indices into the stage's ``origins``."""
 
     title: Name
-    language: Literal["text", "python", "cpp", "mlir", "llvm", "ptx", "sass", "asm", "json"] = "text"
+    language: Literal["text", "python", "cpp", "mlir", "llvm", "ptx", "sass", "asm", "json", "diff"] = "text"
     text: Text
     marks: Annotated[tuple[Places, ...], Field(max_length=200_000)] = ()
 

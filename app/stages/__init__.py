@@ -5,16 +5,37 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from app.stages import aten, code, dynamo, eager, fusion, llir, loops, numerics, ptx, sass, timing, ttgir, ttir, wrapper
+from app.stages import (
+    aten,
+    autotune,
+    code,
+    dynamo,
+    eager,
+    fusion,
+    joint,
+    llir,
+    loops,
+    numerics,
+    passes,
+    ptx,
+    sass,
+    timing,
+    ttgir,
+    ttir,
+    wrapper,
+)
 from app.stages.view import StageView
 from compiler.trace import Region, Stage
 
 STAGES: tuple[StageView, ...] = (
     eager.VIEW,
     dynamo.VIEW,
+    joint.VIEW,
+    passes.VIEW,
     aten.VIEW,
     loops.VIEW,
     fusion.VIEW,
+    autotune.VIEW,
     code.VIEW,
     wrapper.VIEW,
     ttir.VIEW,
