@@ -60,3 +60,32 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         raise TargetError(f"no target {name!r}; targets are {', '.join(TARGETS)}")
     return TARGETS[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the driver of one GPU of a target says of it beyond the target's own facts; ``registers`` as it counts them.
+
+    Source: the makers' data sheets and architecture papers.
+    """
+
+    model: str
+    memory: int
+    l2: int
+    major: int
+    minor: int
+    arch: str = ""
+    registers: int = 65536
+    shared_per_block: int = 48 * _KB
+
+
+_MB, _GB = _KB**2, _KB**3
+REPORTED: dict[str, Reported] = {
+    "sm_80": Reported("NVIDIA A100-SXM4-80GB", 80 * _GB, 40 * _MB, 8, 0),
+    "sm_86": Reported("NVIDIA GeForce RTX 3090", 24 * _GB, 6 * _MB, 8, 6),
+    "sm_89": Reported("NVIDIA GeForce RTX 4090", 24 * _GB, 72 * _MB, 8, 9),
+    "sm_90": Reported("NVIDIA H200", 141 * _GB, 50 * _MB, 9, 0),
+    "sm_100": Reported("NVIDIA B200", 180 * _GB, 126 * _MB, 10, 0),
+    "sm_120": Reported("NVIDIA GeForce RTX 5090", 32 * _GB, 96 * _MB, 12, 0),
+    "gfx942": Reported("AMD Instinct MI300X", 192 * _GB, 4 * _MB, 9, 4, "gfx942:sramecc+:xnack-", shared_per_block=64 * _KB),
+}
