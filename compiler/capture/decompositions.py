@@ -16,7 +16,7 @@ FURTHER = (
     "_native_batch_norm_legit_functional", "_native_batch_norm_legit_no_training", "_batch_norm_with_update",
     "_batch_norm_with_update_functional", "_batch_norm_no_update", "elu", "hardtanh", "leaky_relu", "gelu",
     "linalg_vector_norm", "dist", "addmv",
-    "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "max_pool2d_with_indices_backward", "nll_loss2d_backward",
+    "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "_adaptive_avg_pool2d", "nll_loss2d_backward",
     "rrelu_with_noise_backward", "upsample_bilinear2d", "upsample_nearest2d", "bitwise_and_", "bitwise_or_", "sin_", "sqrt_", "clamp_min_",
     "hann_window", "native_dropout", "unbind_copy", "permute_copy", "narrow_copy", "conj_physical", "index_select",
 )  # fmt: skip
@@ -27,7 +27,6 @@ KEPT = frozenset({
     "aten.scatter_add.default", "aten.index_put.default", "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "aten._scaled_dot_product_flash_attention.default",
     "aten._scaled_dot_product_efficient_attention.default", "aten.convolution_backward.default", "aten.embedding_dense_backward.default",
-    "aten.max_pool2d_with_indices_backward.default",
 })  # fmt: skip
 """Overloads that a library answers better than a chain of small ops would."""
 

@@ -213,6 +213,24 @@ def padding():
     return lambda x: (F.pad(x, (1, 2, 0, 3), value=3.0), F.pad(x, (-1, 2))), (R(5, 6),)
 
 
+@program(backward=True)
+def average_pooling():
+    return lambda x: F.avg_pool2d(F.avg_pool2d(x, 3, 2, 1, ceil_mode=True, count_include_pad=False), 2, 2) * 3, (R(2, 3, 8, 6, grad=True),)
+
+
+@program(backward=True)
+def max_pooling():
+    return lambda x: F.max_pool2d(F.relu(x), (3, 2), 2, (1, 0)) * 2, (R(2, 3, 9, 6, grad=True),)
+
+
+@program()
+def max_pooling_of_ties_and_nan():
+    x = R(2, 3, 7, 7, dtype=torch.bfloat16)
+    x[0, 0, 3, 3] = x[0, 0, 3, 4] = float("nan")
+    x[0, 1], x[1, 2] = float("-inf"), 1.0
+    return lambda x: F.max_pool2d(x, 3, 2, 1, 2, return_indices=True), (x,)
+
+
 @program()
 def flipping():
     return lambda x: (x.flip(0, 1) * 2, x.repeat(2, 3), x.roll(1, 0)), (R(5, 6),)
