@@ -20,7 +20,7 @@ from compiler.errors import CompileError
 from compiler.ir import Extern
 from compiler.options import Options
 from compiler.recorder import Draft, Recorder
-from compiler.runtime.measure import Sample, clock_mhz, copy_rate, measure
+from compiler.runtime.measure import Sample, Subject, clock_mhz, copy_rate, measure, run_once
 from compiler.target import Target
 from compiler.trace import CompilerName, Part, Timing
 
@@ -116,7 +116,7 @@ class Examiner:
                 draft.skip("No result of the region leads back to an input that requires gradients.")
                 return
             made.keep = True
-            pair[1]()
+            run_once(pair[1])
             made.keep, inputs = False, made.last or []
             samples = measure(pair, self.device, CALL_SECONDS)
             moved = _moved(made)
@@ -162,17 +162,13 @@ class Examiner:
         })  # fmt: skip
 
 
-def _calls(call: Call, part: Part) -> tuple[Callable[[], object], Callable[[], object]] | None:
-    """Eager and compiled code of a part as functions without arguments, None when there is no backward pass to run."""
+def _calls(call: Call, part: Part) -> list[Subject] | None:
+    """Eager and compiled code of a part as what can be timed, None when there is no backward pass to run."""
     functions = (call.region.graph, call.region.compiled)
     if part != "backward":
-        pair = [_forward(function, call.fresh()) for function in functions]
-    else:
-        backward = [backward_of(function, call.fresh()) for function in functions]
-        if any(run is None for run in backward):
-            return None
-        pair = [run for run in backward if run is not None]
-    return pair[0], pair[1]
+        return [_forward(function, call.fresh()) for function in functions]
+    pair: list[Subject] = [backward for function in functions if (backward := backward_of(function, call.fresh()))]
+    return pair if len(pair) == len(functions) else None
 
 
 def _forward(function: Callable[..., Any], inputs: list[Any]) -> Callable[[], object]:

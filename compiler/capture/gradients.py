@@ -9,6 +9,7 @@ import torch
 
 from compiler.capture.aot import copied
 from compiler.capture.eager import tensors_in
+from compiler.runtime.measure import Prepared
 
 
 def with_gradient(value: Any) -> Any:  # noqa: ANN401  # any input of a graph
@@ -16,13 +17,21 @@ def with_gradient(value: Any) -> Any:  # noqa: ANN401  # any input of a graph
     return made.requires_grad_() if isinstance(value, torch.Tensor) and value.requires_grad else made
 
 
-def backward_of(function: Callable[..., Any], inputs: list[Any]) -> Callable[[], Sequence[Any]] | None:
-    """The gradients of a function's results by its inputs, again and again for the same gradients of the results; None without any."""
+def backward_of(function: Callable[..., Any], inputs: list[Any]) -> Prepared | None:
+    """The gradients of a function's results by its inputs, always for the same gradients of the results; None without any.
+
+    Each preparation is a forward pass: a backward pass may write to what was saved for it, so it runs once.
+    """
     wanted = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad]
-    # A leaf may not be written to in place: what the graph gets are views of nothing, but no leaves.
-    results = function(*[value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs])
-    differentiable = [value for value in tensors_in(list(results)) if value.requires_grad]
-    if not wanted or not differentiable:
-        return None
-    given = [torch.ones_like(value) for value in differentiable]
-    return lambda: torch.autograd.grad(differentiable, wanted, given, retain_graph=True, allow_unused=True)
+
+    def forward() -> list[torch.Tensor]:
+        # A leaf may not be written to in place: what the graph gets are copies, which are no leaves.
+        copies = [value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs]
+        return [value for value in tensors_in(list(function(*copies))) if value.requires_grad]
+
+    def prepare() -> Callable[[], Sequence[Any]]:
+        results = forward()
+        given = [torch.ones_like(value) for value in results]
+        return lambda: torch.autograd.grad(results, wanted, given, allow_unused=True)
+
+    return Prepared(prepare) if wanted and forward() else None

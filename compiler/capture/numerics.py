@@ -88,7 +88,7 @@ class Numerics:
         if self.part != "backward":
             return list(function(*inputs))
         gradients = backward_of(function, inputs)
-        return list(gradients()) if gradients else []
+        return list(gradients.prepare()()) if gradients else []
 
     def _part_inputs(self) -> list[Any] | None:
         """What the part is called with when the region is run on the kept inputs."""

@@ -95,7 +95,6 @@ class ObservedCompiler:
         with self.recorder.stage(self.region, "wrapper", part) as draft:
             draft.section("Output code", sighting.code, "python")
             draft.facts |= {"config": "; ".join(f"{name}={value}" for name, value in config_diff().items())[:4_000] or "defaults"}
-            draft.facts["donated_buffers"] = "off, so that a backward pass can be run again to be measured"
         for name in BELOW:
             reason = "Inductor's C++ is shown, not its machine code." if name == "sass" else "The CPU's kernels are C++."
             self._skip(name, part, reason)

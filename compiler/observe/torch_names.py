@@ -20,7 +20,6 @@ RELIES_ON = (
     "torch._dynamo.config.patch",
     "torch._dynamo.exc.BackendCompilerFailed",
     "torch._functorch.config.patch",
-    "torch._functorch.config.donated_buffer",
     "torch._functorch.config.force_non_lazy_backward_lowering",
     "torch._functorch.partitioners.min_cut_rematerialization_partition",
     "torch._decomp.core_aten_decompositions",
@@ -109,8 +108,8 @@ def aot_compile(
 def _functorch_settings() -> AbstractContextManager[None]:
     from torch._functorch import config
 
-    # A donated buffer could not be read again by a second backward, which measuring needs.
-    settings: AbstractContextManager[None] = config.patch(donated_buffer=False, force_non_lazy_backward_lowering=True)
+    # The backward part is compiled with the forward part, so that it is shown even if the script never calls it.
+    settings: AbstractContextManager[None] = config.patch(force_non_lazy_backward_lowering=True)
     return settings
 
 

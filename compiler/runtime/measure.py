@@ -19,6 +19,16 @@ FLUSH_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """What can be run once only after a preparation that is not timed, such as a backward pass after its forward pass."""
+
+    prepare: Callable[[], Callable[[], object]]
+
+
+Subject = Callable[[], object] | Prepared
+
+
+@dataclass(frozen=True, slots=True)
 class Sample:
     """A median in microseconds with the 10th and 90th percentile of ``repeats`` samples."""
 
@@ -36,15 +46,15 @@ def summary(seconds: Sequence[float]) -> Sample:
     return Sample(statistics.median(ordered) * 1e6, low * 1e6, high * 1e6, len(ordered))
 
 
-def measure(subjects: Sequence[Callable[[], object]], device: str = "cpu", budget: float = BUDGET_SECONDS) -> list[Sample]:
+def measure(subjects: Sequence[Subject], device: str = "cpu", budget: float = BUDGET_SECONDS) -> list[Sample]:
     """One sample for each subject, within about ``budget`` seconds each. The subjects are run in turns."""
     if not subjects:
         return []
     timer = _gpu_seconds if device == "cuda" else _cpu_seconds
     counts, repeats = [], MAX_REPEATS
     for subject in subjects:
-        subject()  # the first call pays for what is done once
-        once = max(min(timer(subject, 1) for _ in range(3)), 1e-7)
+        run_once(subject)  # the first call pays for what is done once
+        once = max(min(timer(_runs(subject, 1)) for _ in range(3)), 1e-7)
         count = max(1, round(MIN_SAMPLE_SECONDS / once)) if device != "cuda" else 1
         counts.append(count)
         repeats = min(repeats, max(MIN_REPEATS, int(budget / (once * count))))
@@ -52,29 +62,38 @@ def measure(subjects: Sequence[Callable[[], object]], device: str = "cpu", budge
     limit = time.perf_counter() + 2 * budget * len(subjects)
     for done in range(repeats):
         for subject, count, own in zip(subjects, counts, times, strict=True):
-            own.append(timer(subject, count))
+            own.append(timer(_runs(subject, count)))
         if done + 1 >= MIN_REPEATS and time.perf_counter() > limit:
             break
     return [summary(own) for own in times]
 
 
-def _cpu_seconds(subject: Callable[[], object], count: int) -> float:
+def run_once(subject: Subject) -> None:
+    """Runs it, after its preparation if it needs one."""
+    _runs(subject, 1)[0]()
+
+
+def _runs(subject: Subject, count: int) -> list[Callable[[], object]]:
+    return [subject.prepare() for _ in range(count)] if isinstance(subject, Prepared) else [subject] * count
+
+
+def _cpu_seconds(runs: Sequence[Callable[[], object]]) -> float:
     start = time.perf_counter()
-    for _ in range(count):
-        subject()
-    return (time.perf_counter() - start) / count
+    for run in runs:
+        run()
+    return (time.perf_counter() - start) / len(runs)
 
 
-def _gpu_seconds(subject: Callable[[], object], count: int) -> float:
+def _gpu_seconds(runs: Sequence[Callable[[], object]]) -> float:
     """The time between two events on the GPU, with its L2 cache overwritten before."""
     _flush_buffer().zero_()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     start.record()
-    for _ in range(count):
-        subject()
+    for run in runs:
+        run()
     end.record()
     torch.cuda.synchronize()
-    return float(start.elapsed_time(end)) / count / 1e3
+    return float(start.elapsed_time(end)) / len(runs) / 1e3
 
 
 @functools.cache

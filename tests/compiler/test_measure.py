@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compiler.runtime.compare import compare
-from compiler.runtime.measure import measure, summary
+from compiler.runtime.measure import Prepared, measure, summary
 
 
 def test_percentiles():
@@ -47,3 +47,12 @@ def test_rounding_that_the_reference_explains():
     eager, ours, exact = torch.tensor([1.0002]), torch.tensor([0.9999]), torch.tensor([1.0], dtype=torch.float64)
     assert compare("y", ours, eager, exact).equal
     assert not compare("y", ours, eager).equal
+
+
+def test_a_preparation_is_not_timed():
+    def prepare():
+        time.sleep(0.01)
+        return lambda: time.sleep(0.002)
+
+    (sample,) = measure([Prepared(prepare)], budget=0.02)
+    assert 2_000 <= sample.median_us < 10_000

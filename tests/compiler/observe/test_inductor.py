@@ -25,7 +25,7 @@ PROGRAMS = {
 
 REFERENCE = """
 import json, logging, sys, torch, torch._functorch.config as functorch, torch._inductor.config as inductor
-functorch.donated_buffer, functorch.force_non_lazy_backward_lowering, functorch.enable_autograd_cache = False, True, False
+functorch.force_non_lazy_backward_lowering, functorch.enable_autograd_cache = True, False
 inductor.compile_threads, inductor.fx_graph_cache = 1, False
 for name, source in json.loads(sys.argv[1]).items():
     torch._dynamo.reset()
