@@ -1,6 +1,8 @@
 // Colours for the texts that stages show: Python by its grammar, the others by a small scanner each.
 import { StreamLanguage } from "@codemirror/language";
 import { python } from "@codemirror/lang-python";
+import { RangeSetBuilder } from "@codemirror/state";
+import { Decoration, ViewPlugin } from "@codemirror/view";
 
 function scanner(rules, block) {
   return StreamLanguage.define({
@@ -94,7 +96,28 @@ const sass = scanner([
   [/^[A-Za-z][\w]*(?:\.[\w]+)*/, "keyword"],
 ]);
 
+// A difference is coloured by whole lines.
+const kinds = { "+": Decoration.line({ class: "come" }), "-": Decoration.line({ class: "gone" }), "@": Decoration.line({ class: "hunk" }) };
+const diff = ViewPlugin.fromClass(
+  class {
+    constructor(view) { this.draw(view); }
+    update(update) { if (update.viewportChanged) this.draw(update.view); }
+    draw(view) {
+      const builder = new RangeSetBuilder();
+      for (const { from, to } of view.visibleRanges) {
+        for (let line = view.state.doc.lineAt(from); ; line = view.state.doc.line(line.number + 1)) {
+          const kind = kinds[line.text[0]];
+          if (kind) builder.add(line.from, line.from, kind);
+          if (line.to >= to || line.number === view.state.doc.lines) break;
+        }
+      }
+      this.decorations = builder.finish();
+    }
+  },
+  { decorations: (plugin) => plugin.decorations },
+);
+
 const json = scanner([[/^"(?:[^"\\]|\\.)*"(?=\s*:)/, "propertyName"], string, number, [/^(?:true|false|null)\b/, "keyword"]]);
-const known = { python: python(), cpp, mlir, llvm, ptx, sass, asm: sass, json };
+const known = { python: python(), cpp, mlir, llvm, ptx, sass, asm: sass, json, diff };
 
 export const language = (name) => known[name] ?? [];

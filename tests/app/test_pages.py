@@ -60,7 +60,7 @@ def test_each_view_shows_everything_that_a_stage_holds(client, finish, name):
     for decision in full.decisions:
         assert decision.reason in page
     assert "registers" in page or name not in ("code", "fusion", "ptx", "sass", "loops", "aten", "dynamo")
-    assert ("2 nodes" in page) is (name in ("dynamo", "aten", "fusion"))
+    assert ("2 nodes" in page) is (name in ("dynamo", "joint", "passes", "aten", "fusion"))
     assert ("2.00× faster" in page) is (name == "timing")
     assert "120.6 KiB" in page or "121 KiB" in page
 
