@@ -29,10 +29,11 @@ from compiler.ir import (
     Program,
     Reduce,
     Ref,
+    Scan,
     Store,
     Symbol,
 )
-from compiler.ops import OPS, REDUCTIONS
+from compiler.ops import OPS, REDUCTIONS, SCANS
 
 Memory = dict[str, Tensor]  # flat storage of each buffer
 
@@ -103,6 +104,8 @@ class Space:
                 self.values.append(self.apply(line))
             case Reduce():
                 self.values.append(self.reduce(line))
+            case Scan():
+                self.values.append(self.scan(line))
             case Store():
                 self.store(line, phase)
                 self.values.append(torch.empty(0))  # a store has a position in the body, but no value
@@ -125,6 +128,10 @@ class Space:
         else:
             result = row.reference(value, outer).to(torch_dtype(line.dtype))
         return result.reshape(*self.loops, *(1 for _ in self.reduction))
+
+    def scan(self, line: Scan) -> Tensor:
+        value = self.values[line.arg].expand(self.sizes).reshape(*self.loops, prod_of(self.reduction))
+        return SCANS[line.op].reference(value, len(self.loops)).to(torch_dtype(line.dtype)).reshape(self.sizes)
 
     def load(self, line: Load, phase: int) -> Tensor:
         address = self.affine(line.offset, line.strides)

@@ -112,6 +112,19 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
+class Scan:
+    """A running reduction of ``arg`` along the reduction loops in their order: its value so far, this point included, at every point.
+
+    ``lastmax`` and ``lastmin`` give the int64 position of the extremum so far, the last among equals; NaN stays, as in eager's cummax.
+    """
+
+    op: Literal["sum", "prod", "logaddexp", "max", "min", "lastmax", "lastmin"]
+    arg: Value
+    dtype: DType
+    origin: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Store:
     """Write ``value``, whose dtype is the buffer's, at the affine address; ``dtype`` repeats the buffer's."""
 
@@ -123,7 +136,7 @@ class Store:
     origin: int = field(default=0, compare=False)
 
 
-Line = Load | Constant | Position | Apply | Reduce | Store
+Line = Load | Constant | Position | Apply | Reduce | Scan | Store
 
 
 def operands(line: Line) -> tuple[Value, ...]:
@@ -133,7 +146,7 @@ def operands(line: Line) -> tuple[Value, ...]:
             return (*(value for value, _ in line.indirect), *(() if line.mask is None else (line.mask,)))
         case Apply():
             return line.args
-        case Reduce():
+        case Reduce() | Scan():
             return (line.arg,)
         case Store():
             return (line.value,)
@@ -148,6 +161,7 @@ class Nest:
     The loops are called i0, i1, ... and r0, r1, ... The last loop is the fastest. A nest stores to exactly one buffer. In a nest with
     reduction
     loops the lines up to its ``Reduce`` run in every iteration; the lines after it run once for each point of the parallel loops.
+    With a ``Scan`` in place of the ``Reduce`` all lines run in every iteration.
     """
 
     name: str
@@ -168,6 +182,10 @@ class Nest:
     @property
     def is_reduction(self) -> bool:
         return any(isinstance(line, Reduce) for line in self.body)
+
+    @property
+    def is_scan(self) -> bool:
+        return any(isinstance(line, Scan) for line in self.body)
 
     @property
     def store(self) -> Store:
@@ -368,6 +386,8 @@ def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
             return f"v{position} = {line.op}({', '.join(f'v{arg}' for arg in line.args)})"
         case Reduce():
             return f"v{position} = {line.op} of v{line.arg}"
+        case Scan():
+            return f"v{position} = running {line.op} of v{line.arg}"
         case Store():
             return f"{line.buffer}[{address(line.offset, line.strides, names)}] = v{line.value}"
 

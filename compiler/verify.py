@@ -26,11 +26,12 @@ from compiler.ir import (
     Program,
     Reduce,
     Ref,
+    Scan,
     Store,
     Value,
     operands,
 )
-from compiler.ops import OPS, REDUCTIONS, kind_of
+from compiler.ops import OPS, REDUCTIONS, SCANS, kind_of
 
 HALF = ("float16", "bfloat16")
 MAX_ENUMERATED = 1 << 22
@@ -77,6 +78,8 @@ def check_lines(body: Body) -> None:
                 check_apply(body, position, line)
             case Reduce():
                 check_reduce(body, position, line)
+            case Scan():
+                check_scan(body, position, line)
             case Store():
                 stored = body.lines[line.value].dtype
                 body.need(stored == line.dtype, f"a value of {stored} is stored as {line.dtype}", position)
@@ -137,6 +140,14 @@ def check_reduce(body: Body, position: int, line: Reduce) -> None:
     body.need(line.dtype == (row.result or dtype), f"{line.op} of {dtype} gives {row.result or dtype}, not {line.dtype}", position)
 
 
+def check_scan(body: Body, position: int, line: Scan) -> None:
+    body.need(line.op in SCANS, f"no running reduction {line.op}", position)
+    row, dtype = SCANS[line.op], body.lines[line.arg].dtype
+    body.need(kind_of(dtype) in row.kinds, f"running {line.op} of {dtype}", position)
+    body.need(dtype not in HALF, f"running {line.op} accumulates in float32, not {dtype}", position)
+    body.need(line.dtype == (row.result or dtype), f"running {line.op} of {dtype} gives {row.result or dtype}, not {line.dtype}", position)
+
+
 def check_store(body: Body, position: int, line: Store, sizes: Sequence[int]) -> None:
     """Every address lies in the buffer, and no two iterations store to the same one."""
     check_inside(body, position, line.buffer, line.offset, line.strides[: len(sizes)], sizes)
@@ -189,7 +200,9 @@ def verify_nest(nest: Nest, buffers: Mapping[str, Buffer]) -> None:
     reduces = [position for position, line in enumerate(nest.body) if isinstance(line, Reduce)]
     body.need(len(stores) == 1, f"{len(stores)} stores")
     body.need(len(reduces) <= 1, f"{len(reduces)} reductions")
-    body.need(bool(reduces) or not nest.reduction, "reduction loops without a reduction")
+    scans = [position for position, line in enumerate(nest.body) if isinstance(line, Scan)]
+    body.need(bool(reduces or scans) or not nest.reduction, "reduction loops without a reduction")
+    body.need(len(scans) <= 1 and not (scans and (reduces or not nest.reduction)), "a running reduction stands alone, in reduction loops")
     outer, last = len(nest.loops), reduces[0] if reduces else -1
     moving: set[int] = set()
     for position, line in enumerate(nest.body):
@@ -201,7 +214,7 @@ def verify_nest(nest: Nest, buffers: Mapping[str, Buffer]) -> None:
     body.need(stores[0] > last, "a store before the reduction has ended", stores[0])
     store = nest.body[stores[0]]
     assert isinstance(store, Store)
-    check_store(body, stores[0], store, nest.loops)
+    check_store(body, stores[0], store, body.sizes if scans else nest.loops)
     check_aliases(body)
 
 
@@ -224,7 +237,7 @@ def verify_kernel(kernel: Kernel, buffers: Mapping[str, Buffer]) -> None:
         if phase.reduced:
             body.need(bool(kernel.reduction), "a reduced phase without reduction loops", position)
         else:
-            body.need(not isinstance(line, Reduce), "a reduction outside of a reduced phase", position)
+            body.need(not isinstance(line, Reduce | Scan), "a reduction outside of a reduced phase", position)
             body.need(stands_still(line, len(kernel.loops)), "depends on a reduction loop outside of a reduced phase", position)
         for value in operands(line):
             check_alive(body, kernel, where, position, value)

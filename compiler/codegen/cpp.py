@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from math import isfinite, isnan, prod
 
 from compiler.codegen.cpp_prelude import prelude
-from compiler.codegen.cpp_reductions import Fold, fold_of
+from compiler.codegen.cpp_reductions import Fold, RunningFold, fold_of, running_of
 from compiler.codegen.scratch import Plan, plan_kernel
 from compiler.codegen.sources import CppUnit, KernelSource
 from compiler.codegen.space import merge_loops, sum_text, transposed_loops
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Marked, Writer
-from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
+from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store
 from compiler.trace import Origin
 
 C_TYPES = {
@@ -252,10 +252,10 @@ class _CppKernel:
                 self.line(f"{kind}* const v{value}_row = v{value}_store;", origin)
 
     def _row_phase(self, number: int, phase: Phase) -> None:
-        folds = self._folds(phase)
-        for position, fold in folds.items():
+        folds, running = self._folds(phase), self._running(phase)
+        for position, fold in {**folds, **running}.items():
             fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
-        indexed = any(fold.indexed for fold in folds.values())
+        indexed = bool(running) or any(fold.indexed for fold in folds.values())
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
         if not loops:
             self._row_body(number, phase, folds, "")
@@ -298,6 +298,8 @@ class _CppKernel:
             if isinstance(line, Reduce):
                 self.line(folds[position].step(f"v{position}{suffix}", self._value(line.arg), at), line.origin)
             else:
+                if isinstance(line, Scan):
+                    self.line(running_of(line, self._dtype(line.arg)).step(f"v{position}", self._value(line.arg), at), line.origin)
                 self._emit(position, line)
                 if position in self.plan.scratch and phase.start <= position < phase.stop:
                     self.line(f"v{position}_row[{at}] = v{position};", line.origin)
@@ -345,12 +347,14 @@ class _CppKernel:
             yield
 
     def _column_phase(self, number: int, phase: Phase) -> None:
-        folds, origin = self._folds(phase), self.kernel.origin
-        for position, fold in folds.items():
+        folds, running, origin = self._folds(phase), self._running(phase), self.kernel.origin
+        for position, fold in {**folds, **running}.items():
             fold.declare_tile(self.line, f"v{position}", self.tile, origin)
-        self._start_tiles(folds, "")
+        self._start_tiles({**folds, **running}, "")
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
-        chunked = bool(folds) and bool(loops) and loops[-1][1] >= 2 * CHUNK and not any(fold.indexed for fold in folds.values())
+        chunked = (
+            bool(folds) and not running and bool(loops) and loops[-1][1] >= 2 * CHUNK and not any(fold.indexed for fold in folds.values())
+        )
         with self._loops(loops[:-1] if chunked else loops):
             if not chunked:
                 with self._lanes():
@@ -391,6 +395,8 @@ class _CppKernel:
             if isinstance(line, Reduce):
                 self.line(folds[position].step(f"v{position}{suffix}", self._value(line.arg), at, lane="[j]"), line.origin)
                 continue
+            if isinstance(line, Scan):
+                self.line(running_of(line, self._dtype(line.arg)).step(f"v{position}", self._value(line.arg), at, lane="[j]"), line.origin)
             self._emit(position, line)
             if phase.start <= position < phase.stop and position in self.plan.carried:
                 self.line(f"v{position}_tile[j] = v{position};", line.origin)
@@ -408,6 +414,10 @@ class _CppKernel:
             if isinstance(line, Reduce):
                 found[position] = fold_of(line, self._dtype(line.arg))
         return found
+
+    def _running(self, phase: Phase) -> dict[int, RunningFold]:
+        lines = ((position, self.kernel.body[position]) for position in range(phase.start, phase.stop))
+        return {position: running_of(line, self._dtype(line.arg)) for position, line in lines if isinstance(line, Scan)}
 
     # Lines
 
@@ -434,7 +444,11 @@ class _CppKernel:
         if isinstance(line, Store):
             self.line(f"{self.parameters[line.buffer]}[{self._address(line)}] = {self._stored(line)};", line.origin)
         else:
-            self.line(f"const {C_TYPES[self._dtype(position)]} v{position} = {self._expression(line)};", line.origin)
+            text = self._running_value(position, line) if isinstance(line, Scan) else self._expression(line)
+            self.line(f"const {C_TYPES[self._dtype(position)]} v{position} = {text};", line.origin)
+
+    def _running_value(self, position: int, line: Scan) -> str:
+        return running_of(line, self._dtype(line.arg)).result(f"v{position}", "[j]" if self.vertical else "")
 
     def _address(self, line: Load | Store | Position) -> str:
         sizes = (*self.kernel.loops, *self.kernel.reduction)

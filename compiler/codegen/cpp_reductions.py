@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from compiler.ir import Reduce
+from compiler.codegen.templates import HALVES
+from compiler.ir import Reduce, Scan
+from compiler.ops import SCANS
 
 Write = Callable[..., None]
 INTEGERS = {
@@ -112,3 +114,28 @@ def fold_of(line: Reduce, dtype: str) -> Fold:
 def _limits(dtype: str) -> tuple[str, str]:
     low, high = INTEGERS.get(dtype, (0, 1))
     return (f"(-{high}LL - 1)" if low < 0 else str(low)), f"{high}LL"
+
+
+@dataclass(frozen=True, slots=True)
+class RunningFold(Fold):
+    """A running reduction, whose value is asked for after every step. One element comes after the other: no SIMD, no chunks."""
+
+    @property
+    def indexed(self) -> bool:
+        return SCANS[self.op].indexed
+
+    def step(self, name: str, value: str, at: str, lane: str = "") -> str:
+        acc = f"{name}_acc{lane}"
+        told = SCANS[self.op].cpp.format(acc, value)
+        if not self.indexed:
+            return f"{acc} = {told};"
+        return f"if ({told}) {{ {acc} = {value}; {name}_at{lane} = {at}; }}"
+
+
+def running_of(line: Scan, dtype: str) -> RunningFold:
+    """The accumulation of a running reduction over values of ``dtype``."""
+    kind = _KINDS.get(dtype, f"{dtype}_t")
+    start = SCANS[line.op].identity("float32" if dtype in HALVES else dtype)
+    infinity = {float("inf"): "__builtin_inf()", float("-inf"): "-__builtin_inf()"}
+    text = infinity.get(start) or (f"({start + 1}LL - 1)" if start < -(2**31) else f"{start}")
+    return RunningFold(line.op, kind, _KINDS.get(line.dtype, f"{line.dtype}_t"), text, "")

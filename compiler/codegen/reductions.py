@@ -1,4 +1,4 @@
-"""How each reduction is written in Triton: one step of an accumulator, and the end over the lanes of a tile."""
+"""How each reduction is written in Triton: one step of an accumulator, the end over the lanes of a tile, and the functions called."""
 
 from __future__ import annotations
 
@@ -23,7 +23,23 @@ def {name}(a, i, b, j):
     take = before | (equal & (i < j))
     return tl.where(take, a, b), tl.where(take, i, j)
 """
+_LAST = """@triton.jit
+def {name}(a, i, b, j):
+    # NaN stays, and among equals the higher position; b comes after a.
+    take = (b != b) | ((a == a) & (b {sign} a))
+    return tl.where(take, b, a), tl.where(take, j, i)
+"""
+_LOG_ADD = """@triton.jit
+def log_add(a, b):
+    low = tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    high = tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+    finite = tl.abs(low) < float("inf")
+    return tl.where((low != high) | finite, high + tl.log(1.0 + tl.exp(low - high)), a)
+"""
 _HELPERS = {
+    "last_largest": _LAST.format(name="last_largest", sign=">="),
+    "last_smallest": _LAST.format(name="last_smallest", sign="<="),
+    "log_add": _LOG_ADD,
     "product": "@triton.jit\ndef product(a, b):\n    return a * b\n",
     "largest": "@triton.jit\ndef largest(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)\n",
     "smallest": "@triton.jit\ndef smallest(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)\n",

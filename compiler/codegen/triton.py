@@ -13,15 +13,15 @@ from compiler.codegen.sources import KernelSource
 from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text, transposed_loops
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression, readers, template_text
 from compiler.codegen.writer import Writer
-from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Store
-from compiler.ops import REDUCTIONS, TRITON_TYPES, triton_prelude
+from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store
+from compiler.ops import REDUCTIONS, SCANS, TRITON_TYPES, triton_prelude
 from compiler.target import Target
 from compiler.trace import Origin
 
 HEADER = ("import triton", "import triton.language as tl", "from triton.language.extra import libdevice")
 _WIDE = 2**31
 TILE = 64  # elements along each axis of a tile that is read one way and written the other
-_RESERVED = re.compile(r"[xyr]|tl|triton|libdevice|BLOCK|ROW|lane|start|[xyr]_mask|mask|([ijrv]|best|at|acc)\d.*")
+_RESERVED = re.compile(r"[xyr]|tl|triton|libdevice|BLOCK|ROW|lane|start|[xyr]_mask|mask|([ijrv]|best|at|acc|carry|from|run|place)\d.*")
 # Where a bare Python number becomes a tensor of the other operand's dtype; the second pattern only for float32, the dtype of bare floats.
 _INFIX = re.compile(r"\(?\{[01]\} ?[-+*/<>=!&|]{1,2} ?\{[01]\}\)?|tl\.where\(\{0\}, \{1\}, \{2\}\)")
 _CALL = re.compile(r"tl\.(div_rn|maximum|minimum|fma)\(\{0\}, \{1\}(, \{2\}|, propagate_nan=tl\.PropagateNan\.ALL)?\)")
@@ -193,6 +193,9 @@ class _TritonKernel:
         reduces = [(position, line) for position, line in lines if isinstance(line, Reduce)]
         for position, line in reduces:
             self._start(position, line)
+        for position, line in lines:
+            if isinstance(line, Scan):
+                self._start_running(position, line)
         before = set(self.defined)
         self.line(f"for start in range(0, {self.kernel.rnumel}, ROW):", self.kernel.origin)
         with self.writer.indent():
@@ -225,6 +228,8 @@ class _TritonKernel:
                 self._assign(position, self._apply(line), shape, line)
             case Reduce():
                 self._reduce_row(position, line)
+            case Scan():
+                self._scan(position, line)
             case Store():
                 self._store(line, reduced)
 
@@ -384,6 +389,54 @@ class _TritonKernel:
         index = f"tl.broadcast_to(r, {self._tile}).to(tl.int64)" if indexed else ""
         axis = "0" if self.flat else "1"
         self._reduced(position, line, wide, END[op].format(text, axis, index), _Shape(shape.x, False))
+
+    # Running reductions
+
+    def _running(self, line: Scan) -> tuple[str, str]:
+        """The dtype in which it accumulates, and the literal that it starts from."""
+        dtype = self._dtype(line.arg)
+        wide = "int32" if dtype in ("int16", "int8", "uint8") else dtype
+        return wide, triton_number(SCANS[line.op].identity(wide), wide)
+
+    def _start_running(self, position: int, line: Scan) -> None:
+        """What comes before the first tile of the row."""
+        wide, identity = self._running(line)
+        shape = "()" if self.flat else "[BLOCK, 1]"
+        self.line(f"carry{position} = tl.full({shape}, {identity}, {_type(wide)})", line.origin)
+        if SCANS[line.op].indexed:
+            self.line(f"from{position} = tl.full({shape}, 0, tl.int64)", line.origin)
+
+    def _scan(self, position: int, line: Scan) -> None:
+        """The tile's own scan, and in a loop over the row what came before combined with it; its last lane is carried on."""
+        row, (wide, _) = SCANS[line.op], self._running(line)
+        text = self.text[line.arg]
+        if wide != self._dtype(line.arg) or isinstance(self.kernel.body[line.arg], Constant):
+            text = (
+                f"tl.full((), {text}, {_type(wide)})" if isinstance(self.kernel.body[line.arg], Constant) else f"{text}.to({_type(wide)})"
+            )
+        shape, axis = _Shape(not self.flat, True), "0" if self.flat else "1"
+        if not self.shapes[line.arg].covers(shape):
+            text = f"tl.broadcast_to({text}, {self._tile})"
+        index = f"tl.broadcast_to(r, {self._tile}).to(tl.int64)"
+        whole = row.whole.format(text, axis, index)
+        back = "" if wide == line.dtype or row.indexed else f".to({_type(line.dtype)})"
+        if not (self.looped or row.indexed):
+            self._assign(position, whole + back, shape, line)
+            return
+        name, place = f"run{position}", f"place{position}"
+        self.line(f"{f'{name}, {place}' if row.indexed else name} = {whole}", line.origin)
+        if self.looped:
+            self._carry(position, line, axis)
+        self._assign(position, place if row.indexed else name + back, shape, line)
+
+    def _carry(self, position: int, line: Scan, axis: str) -> None:
+        row = SCANS[line.op]
+        together = row.triton.format(f"carry{position}", f"run{position}", f"from{position}", f"place{position}")
+        names = [(f"carry{position}", f"run{position}"), *([(f"from{position}", f"place{position}")] if row.indexed else [])]
+        self.line(f"{', '.join(new for _, new in names)} = {together}", line.origin)
+        for carried, new in names:
+            last = f"tl.sum(tl.where(lane == ROW - 1, {new}, 0), {axis})"
+            self.line(f"{carried} = {last}{'' if self.flat else '[:, None]'}", line.origin)
 
     def _start(self, position: int, line: Reduce) -> None:
         """Accumulators as wide as the tile, before the loop over the row."""

@@ -9,10 +9,11 @@ from typing import Literal, cast
 
 import torch
 
-from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Position, Reduce, Ref, Store, Value
+from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Position, Reduce, Ref, Scan, Store, Value
 
 StrideMap = Callable[[tuple[int, ...]], tuple[int, ...]]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
+ScanOp = Literal["sum", "prod", "logaddexp", "max", "min", "lastmax", "lastmin"]
 HALF = ("float16", "bfloat16")
 FLOATS = ("float64", "float32", *HALF)
 
@@ -105,10 +106,15 @@ class NestBuilder:
         dtype = "int64" if op.startswith("arg") else self.dtype(value)
         return self.add(Reduce(op, value, dtype, self.origin))
 
+    def scan(self, op: ScanOp, value: Value) -> Value:
+        return self.add(Scan(op, value, "int64" if op.startswith("last") else self.dtype(value), self.origin))
+
     def store(self, buffer: Buffer, value: Value, *, offset: int = 0, strides: Sequence[int] | None = None) -> None:
         value = self.cast(value, buffer.dtype)
         along = tuple(buffer.strides if strides is None else strides)
-        along = tuple(0 if size == 1 else stride for size, stride in zip(self.loops, along, strict=True)) + (0,) * len(self.reduction)
+        sizes = (*self.loops, *self.reduction)
+        along = (*along, *(0 for _ in range(len(sizes) - len(along))))
+        along = tuple(0 if size == 1 else stride for size, stride in zip(sizes, along, strict=True))
         self.lines.append(Store(buffer.name, offset, along, value, cast(DType, buffer.dtype), self.origin))
 
     def nest(self, name: str, op: str) -> Nest:

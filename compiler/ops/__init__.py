@@ -1,16 +1,17 @@
 """The table of ops: one ``Row`` per elementwise op, from which lowering, both generators, the interpreter and the tests read.
 
-``OPS`` has the row of each name, ``ATEN`` the rows that may fit an ATen overload, ``REDUCTIONS`` the row of each reduction. ``cast`` is no
-row: it converts its argument to the line's dtype as ``Tensor.to`` does.
+``OPS`` has the row of each name, ``ATEN`` the rows that may fit an ATen overload, ``REDUCTIONS`` and ``SCANS`` the row of each reduction
+and running reduction. ``cast`` is no row: it converts its argument to the line's dtype as ``Tensor.to`` does.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.ops import activation, arithmetic, comparison, functions, reductions, special
+from compiler.ops import activation, arithmetic, comparison, functions, reductions, scans, special
 from compiler.ops.prelude import CPP_PRELUDE, cpp_prelude, triton_prelude
 from compiler.ops.row import CPP_TYPES, TRITON_TYPES, Kind, ReductionRow, Row, kind_of
+from compiler.ops.scans import ScanRow
 
 _TABLE: tuple[Row, ...] = (*arithmetic.ROWS, *comparison.ROWS, *functions.ROWS, *activation.ROWS, *special.ROWS)
 OPS: dict[str, Row] = {}
@@ -23,6 +24,7 @@ ATEN: dict[str, tuple[Row, ...]] = {
     overload: tuple(row for row in _SPELLED if overload in row.aten) for overload in sorted({name for row in _SPELLED for name in row.aten})
 }
 REDUCTIONS: dict[str, ReductionRow] = {row.op: row for row in reductions.ROWS}
+SCANS: dict[str, ScanRow] = {row.op: row for row in scans.ROWS}
 
 __all__ = [
     "ATEN",
@@ -30,10 +32,12 @@ __all__ = [
     "CPP_TYPES",
     "OPS",
     "REDUCTIONS",
+    "SCANS",
     "TRITON_TYPES",
     "Kind",
     "ReductionRow",
     "Row",
+    "ScanRow",
     "cpp_prelude",
     "kind_of",
     "triton_prelude",

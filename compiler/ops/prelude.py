@@ -68,6 +68,11 @@ template <class T> inline T logit(T x, T eps) {
   const T inside = x < eps ? eps : x > T(1) - eps ? T(1) - eps : x;
   return std::log(inside / (T(1) - inside));
 }
+// log(exp(a) + exp(b)) without leaving the range.
+template <class T> inline T log_add(T a, T b) {
+  const T low = minimum(a, b), high = maximum(a, b);
+  return low != high || std::fabs(low) < T(INFINITY) ? high + std::log1p(std::exp(low - high)) : a;
+}
 // Giles' approximations, then two steps of Newton's method.
 template <class T> inline T erfinv(T y) {
   if (!(std::fabs(y) < T(1))) return std::fabs(y) == T(1) ? y * T(INFINITY) : T(NAN);

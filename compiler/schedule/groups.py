@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 
-from compiler.ir import Extern, Load, Nest, Reduce, Store
+from compiler.ir import Extern, Load, Nest, Reduce, Scan, Store
 from compiler.lowering.nests import restride, row_major
 
 
@@ -75,9 +75,10 @@ class Group:
         return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Store) for line in lines))
 
     @cached_property
-    def asks_positions(self) -> bool:
-        """Whether a reduction gives the place of an extremum, so that the order of its loops matters."""
-        return any(isinstance(line, Reduce) and line.op.startswith("arg") for member in self.members for line in member.nest.body)
+    def in_order(self) -> bool:
+        """Whether the order of the reduction loops matters: a reduction gives the place of an extremum, or runs along them."""
+        lines = (line for member in self.members for line in member.nest.body)
+        return any(isinstance(line, Scan) or (isinstance(line, Reduce) and line.op.startswith("arg")) for line in lines)
 
 
 def group_of(step: Nest | Extern, position: int) -> Group:
@@ -226,7 +227,7 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Alignment | No
     only_outer = first.reduces and not second.reduces and first.numel == second.numel
     if second.reduces and any((digit.left < outer) != (digit.right < len(second.loops)) for digit in digits):
         return None
-    if (first.asks_positions or second.asks_positions) and not only_outer and not _keeps_order(reduced):
+    if (first.in_order or second.in_order) and not only_outer and not _keeps_order(reduced):
         return None
     left: list[tuple[int, int] | None] = [(digit.left, digit.left_times) for digit in parallel]
     right: list[tuple[int, int] | None] = [(digit.right, digit.right_times) for digit in parallel]

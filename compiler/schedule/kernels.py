@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Position, Reduce, Store, Value, operands
+from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Position, Reduce, Scan, Store, Value, operands
 from compiler.schedule.choices import access_bytes, choose_tiling, contiguous_in_reduction, prefer_persistent
 from compiler.schedule.groups import Group, Member
 from compiler.target import Target
@@ -121,7 +121,7 @@ def renumbered(line: Line, values: Mapping[int, Value]) -> Line:
             return replace(line, indirect=indirect, mask=None if line.mask is None else values[line.mask])
         case Apply():
             return replace(line, args=tuple(values[arg] for arg in line.args))
-        case Reduce():
+        case Reduce() | Scan():
             return replace(line, arg=values[line.arg])
         case Store():
             return replace(line, value=values[line.value])

@@ -231,6 +231,35 @@ def max_pooling_of_ties_and_nan():
     return lambda x: F.max_pool2d(x, 3, 2, 1, 2, return_indices=True), (x,)
 
 
+@program(backward=True)
+def running_sums():
+    return lambda x: (x.exp().cumsum(-1) * 2, x.cumsum(0) / 3, x.softmax(-1).cumsum(-1)), (R(6, 40, grad=True),)
+
+
+@program()
+def running_products_and_extrema():
+    x = (R(3, 50, 4) * 3).round()
+    x[1, 20, 2] = float("nan")
+    return lambda x: (x.cummax(1), x.cummin(1), (x / 4).cumprod(1), x.logcumsumexp(1), x.int().nan_to_num().cummax(0)), (x,)
+
+
+@program()
+def running_sums_of_long_rows():
+    return lambda x, y: (x.cumsum(1), (y > 0).cumsum(0), y.logcumsumexp(0)), (R(2, 20_000), R(9_000))
+
+
+@program()
+def running_sums_of_small_dtypes():
+    x = torch.arange(24).reshape(4, 6)
+    return lambda x: (
+        x.bfloat16().cumsum(1),
+        x.half().cumsum(0),
+        x.to(torch.uint8).cumsum(1),
+        x.cumsum(1, dtype=torch.int32),
+        x.sum().cumsum(0),
+    ), (x,)
+
+
 @program()
 def flipping():
     return lambda x: (x.flip(0, 1) * 2, x.repeat(2, 3), x.roll(1, 0)), (R(5, 6),)
