@@ -26,7 +26,7 @@ HEALTHCHECK --interval=10s --timeout=3s CMD ["python", "-c", "import urllib.requ
 CMD ["python", "-m", "app.main"]
 
 FROM base AS worker
-RUN apt-get update && apt-get install -y --no-install-recommends g++ libseccomp2 && rm -rf /var/lib/apt/lists/*
+RUN apt-get update && apt-get install -y --no-install-recommends g++ libseccomp2 openssl && rm -rf /var/lib/apt/lists/*
 # pip's own index gives the CUDA build; --build-arg TORCH_INDEX=... names an index with the CPU build, which is a tenth of its size.
 ARG TORCH_INDEX=
 RUN pip install ${TORCH_INDEX:+--index-url "$TORCH_INDEX"} torch==2.13.0 \

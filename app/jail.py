@@ -34,6 +34,7 @@ from app.sandbox import Limits
 WORK = "/work-of-run"
 TRUSTED = "/trusted"
 PACKAGES = "/packages"
+KEPT = "/kept"
 _NEW_ROOT = "/mnt"
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _QUIET = MS_NOSUID | MS_NODEV
@@ -54,8 +55,11 @@ def programs(packages: Iterable[Path]) -> list[str]:
     return found
 
 
-def build(packages: Iterable[Path], users: Iterable[int]) -> bool:
-    """Make a new root and enter it; this process must be in new namespaces. Says whether /proc shows only this namespace's processes."""
+def build(packages: Iterable[Path], kept: str, users: Iterable[int]) -> bool:
+    """Make a new root and enter it; this process must be in new namespaces. Says whether /proc shows only this namespace's processes.
+
+    ``kept`` can be written to, until ``enter_private`` closes it for a child.
+    """
     mount(None, "/", None, MS_REC | MS_PRIVATE)
     mount("tmpfs", _NEW_ROOT, "tmpfs", _QUIET, "size=4m,mode=755")
     for path in programs(packages):
@@ -70,8 +74,9 @@ def build(packages: Iterable[Path], users: Iterable[int]) -> bool:
     _settings_files(users)
     _device_files()
     fresh = _process_files()
-    for folder in (WORK, TRUSTED):
+    for folder in (WORK, TRUSTED, KEPT):
         os.makedirs(_NEW_ROOT + folder)
+    bind(kept, _NEW_ROOT + KEPT, _QUIET)
     link_packages(_NEW_ROOT + PACKAGES, packages)
     mount("tmpfs", _NEW_ROOT + TRUSTED, "tmpfs", _QUIET, "size=512m,mode=700")
     become_root_of(_NEW_ROOT)
@@ -122,12 +127,13 @@ def _process_files() -> bool:
 
 
 def enter_private(limits: Limits, user: int, fresh_proc: bool) -> str:
-    """In the child: an own mount table, an empty work folder of limited size, an own /proc, and no view of the zygote's folder."""
+    """In the child: an own mount table, a limited empty work folder, an own /proc; the zygote's folder gone, what is kept read-only."""
     unshare(CLONE_NEWNS | CLONE_NEWIPC)
     mount("tmpfs", WORK, "tmpfs", _QUIET, f"size={limits.disk},nr_inodes={limits.inodes},mode=700,uid={user},gid={user}")
     if fresh_proc:
         mount("proc", "/proc", "proc", _QUIET | MS_NOEXEC)
     unmount(TRUSTED)
+    mount(None, KEPT, None, MS_BIND | MS_REMOUNT | MS_RDONLY | _QUIET)
     return WORK
 
 
@@ -139,9 +145,9 @@ def link_packages(folder: str, packages: Iterable[Path]) -> None:
             os.symlink(package, f"{folder}/{package.name}")
 
 
-def rules(work: str, linked: str, packages: Iterable[Path], whole_proc: bool) -> list[Rule]:
+def rules(work: str, readable: Iterable[str], packages: Iterable[Path], whole_proc: bool) -> list[Rule]:
     """What Landlock lets a run touch: programs to execute, a few facts to read, devices, and its own folder."""
-    facts = [linked, "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system", "/proc/self"]
+    facts = [*readable, "/etc/ld.so.cache", "/etc/localtime", "/etc/alternatives", "/sys/devices/system", "/proc/self"]
     facts += ["/proc"] if whole_proc else ["/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/sys/vm/overcommit_memory"]
     devices = [f"/dev/{name}" for name in _DEVICES] + gpu_files()
     return [

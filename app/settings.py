@@ -43,6 +43,10 @@ class Settings(BaseSettings):
     work_folder: str = Field(
         default="", description="where runs write where no namespace gives them a folder of their own; empty: a new one"
     )
+    kept_folder: str = Field(
+        default="data/kept",
+        description="where the worker keeps what it builds once for all runs, such as precompiled headers; must be its own to write",
+    )
     run_gpus: bool = Field(default=True, description="give runs this machine's GPUs, if it has any")
 
     def hosts(self) -> list[str]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import itertools
 import linecache
+import logging
 import os
 import platform
+import shutil
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from compiler.observe import inductor_caches
+from compiler.observe.inductor_caches import Headers
 from compiler.options import Options
 from compiler.target import find_target
 from compiler.trace import End, Event
@@ -28,6 +34,10 @@ def fn(a, b):
 inputs = [torch.ones(8, 16), torch.ones(8, 16)]
 """
 SAMPLE_TARGETS = ("cpu", "sm_90")
+HEADERS = "headers"
+_OLD_SECONDS = 3600.0
+
+log = logging.getLogger(__name__)
 
 
 def prepare_zygote(folder: str) -> None:
@@ -48,28 +58,71 @@ def prepare_zygote(folder: str) -> None:
     tempfile.tempdir = None
 
 
-def warm(entry: Callable[..., int]) -> None:
-    """Compile a trusted snippet for each sort of target, forward only, so that children inherit what a first compilation sets up.
+def warm(entry: Callable[..., int], kept: str) -> dict[tuple[str, str], str]:
+    """Compile a trusted snippet by each compiler for each sort of target, forward only, so that children inherit what a first one sets up.
 
     A backward would start a thread; asking for CUDA would break every child. Numbering starts afresh, as in a new process.
+    Gives the headers that Inductor has precompiled, which lie in the folder ``kept`` for this and later zygotes.
     """
+    with suppress(ImportError):  # where it is installed, torch.fx uses it, and its monitor is a thread
+        importlib.import_module("tqdm").tqdm.monitor_interval = 0
+
+    def compile_sample(compiler: str, target: str) -> None:
+        ends: list[Event] = []
+        entry(SAMPLE, Options(measure=False), find_target(target), compiler, ends.append)
+        for end in ends:
+            assert not isinstance(end, End) or end.status == "ok", end
+
+    headers: dict[tuple[str, str], str] = {}
+    with _without_cuda():
+        for target in SAMPLE_TARGETS:
+            compile_sample("fuselab", target)
+        try:
+            headers |= warm_inductor(kept, lambda: compile_sample("inductor", "cpu"))
+        except Exception:  # Inductor's private names differ between versions of PyTorch; its runs are slower then, and say what fails
+            log.warning("Inductor was not prepared", exc_info=True)
+    forget_compilations()
+    return headers
+
+
+def warm_inductor(kept: str, compile_sample: Callable[[], None]) -> Headers:
+    """What Inductor finds out or builds once for the CPU: the processor's vector instructions, and a precompiled header."""
+    for name in os.listdir(kept):
+        if name.startswith("building-") and time.time() - os.stat(f"{kept}/{name}").st_mtime > _OLD_SECONDS:
+            shutil.rmtree(f"{kept}/{name}", ignore_errors=True)
+    inductor_caches.find_vector_instructions()
+    headers = Path(kept, f"{HEADERS}-{machine_name()}")
+    return inductor_caches.precompile(headers, compile_sample)
+
+
+def machine_name() -> str:
+    """Short for all that a precompiled header depends on: the processor and its compiler, PyTorch, and where they are."""
+    from compiler.runtime.build import machine_id  # which imports torch, too early at the head of this file
+
+    facts = f"{machine_id()} {versions()} {sys.prefix} {sys.base_prefix}"
+    return hashlib.sha256(facts.encode()).hexdigest()[:16]
+
+
+@contextmanager
+def _without_cuda() -> Iterator[None]:
+    """What runs inside does not ask for a GPU, as fake tensors would."""
+    import torch
+
+    ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
+    torch._C._ensureCUDADeviceGuardSet = lambda: None
+    try:
+        yield
+    finally:
+        torch._C._ensureCUDADeviceGuardSet = ask_for_cuda
+
+
+def forget_compilations() -> None:
+    """Number graphs, frames and counters as in a new process."""
     import torch
     import torch._dynamo.convert_frame as convert_frame
     from torch._dynamo.utils import counters
     from torch._functorch import aot_autograd
 
-    with suppress(ImportError):  # where it is installed, torch.fx uses it, and its monitor is a thread
-        importlib.import_module("tqdm").tqdm.monitor_interval = 0
-    ask_for_cuda = torch._C._ensureCUDADeviceGuardSet
-    torch._C._ensureCUDADeviceGuardSet = lambda: None
-    ends: list[Event] = []
-    try:
-        for target in SAMPLE_TARGETS:
-            entry(SAMPLE, Options(measure=False), find_target(target), "fuselab", ends.append)
-    finally:
-        torch._C._ensureCUDADeviceGuardSet = ask_for_cuda
-    for end in ends:
-        assert not isinstance(end, End) or end.status == "ok", end
     torch._dynamo.reset()
     counters.clear()
     aot_autograd.AOT_COUNTER = itertools.count()
@@ -121,7 +174,7 @@ def assert_forkable() -> None:
             assert "nvidia" not in os.readlink(f"/proc/self/fd/{name}"), "CUDA was touched in the zygote"
 
 
-def prepare_child(work: str, packages: str, gpus: bool) -> None:
+def prepare_child(work: str, packages: str, gpus: bool, headers: Headers) -> None:
     """In the child, before its sandbox closes: an environment and caches of its own, and CUDA, which cannot be opened later."""
     os.environ.clear()
     path = f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin"
@@ -136,6 +189,8 @@ def prepare_child(work: str, packages: str, gpus: bool) -> None:
     os.environ.update(PATH=path, LANG="C.UTF-8", USER="run", TORCHINDUCTOR_COMPILE_THREADS="1", **folders)
     tempfile.tempdir = None
     os.chdir(work)
+    if "torch._inductor.codecache" in sys.modules:
+        inductor_caches.keep_apart(Path(work, "inductor"), headers)
     if "torch" in sys.modules:
         if gpus:
             _open_cuda()

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from app import intake, sandbox, store
@@ -305,7 +306,21 @@ def configure(settings: Settings, layers: Layers) -> Config:
     folder = settings.work_folder or tempfile.mkdtemp(prefix="fuselab-")
     os.chmod(folder, 0o711)
     gpus = settings.run_gpus and bool(gpu_names())
-    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, gpus=gpus)
+    kept = kept_folder(settings.kept_folder, folder)
+    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, kept, gpus=gpus)
+
+
+def kept_folder(wanted: str, folder: str) -> str:
+    """The folder in which trusted code keeps what it builds: the wanted one if it is the worker's, or one that ends with the worker."""
+    path = os.path.abspath(wanted)
+    with suppress(OSError):
+        os.makedirs(path, mode=0o755, exist_ok=True)
+        status = os.stat(path)
+        if status.st_uid == os.geteuid() and not status.st_mode & 0o022 and os.access(path, os.W_OK):
+            return path
+    path = f"{folder}/kept"
+    os.makedirs(path, mode=0o755, exist_ok=True)
+    return path
 
 
 def main() -> int:

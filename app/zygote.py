@@ -24,6 +24,7 @@ from app import child, jail, sandbox, seccomp, warmup
 from app.linux import CLONE_NEWPID, PR_SET_CHILD_SUBREAPER, PR_SET_DUMPABLE, die_with_parent, enter_user_namespace, prctl, setns, unshare
 from app.sandbox import Layers, Limits
 from app.watchdog import Watchdog, clear_folder, end_session, memory_of
+from compiler.observe.inductor_caches import Headers
 
 ORDERS = 0
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,13 +34,17 @@ _CONTROL = 5
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a zygote is told at its start. ``entry`` runs a snippet; ``folder`` holds the work folders where no namespace does."""
+    """What a zygote is told at its start. ``entry`` runs a snippet; ``folder`` holds the work folders where no namespace does.
+
+    ``kept`` is a folder for what trusted code builds and later zygotes use again; runs may read it.
+    """
 
     layers: Layers
     limits: Limits
     slots: int
     folder: str
     first_user: int
+    kept: str
     entry: str = "compiler.snippet:run_snippet"
     warm: bool = True
     gpus: bool = False
@@ -84,6 +89,7 @@ class Zygote:
         self.selector = selectors.DefaultSelector()
         self.pid_namespace = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC) if self.jailed else -1
         self.held = 0
+        self.headers: Headers = {}
         self.watchdog = Watchdog(config.limits, scan_disk=not self.jailed)
 
     @property
@@ -94,6 +100,10 @@ class Zygote:
     def packages(self) -> str:
         return jail.PACKAGES if self.jailed else f"{self.config.folder}/packages"
 
+    @property
+    def kept(self) -> str:
+        return jail.KEPT if self.jailed else self.config.kept
+
     def user(self, slot: int) -> int | None:
         return self.config.first_user + slot if self.config.layers.users else None
 
@@ -101,7 +111,9 @@ class Zygote:
         self.orders.send(json.dumps(message).encode())
 
     def prepare(self) -> None:
-        """Settle what was imported, and have a child wait in each slot."""
+        """Warm up, settle what was imported, and have a child wait in each slot."""
+        if self.config.warm:
+            self.headers = warmup.warm(self.entry, self.kept)
         warmup.assert_forkable()
         gc.collect()
         gc.freeze()
@@ -176,9 +188,9 @@ class Zygote:
                 if self.jailed
                 else f"{self.config.folder}/s{slot}"
             )
-            warmup.prepare_child(work, self.packages, self.config.gpus)
+            warmup.prepare_child(work, self.packages, self.config.gpus, self.headers)
             sandbox.set_limits(self.config.limits, self.held)
-            rules = jail.rules(work, self.packages, self.config.packages, whole_proc=bool(self.fresh_proc))
+            rules = jail.rules(work, [self.packages, self.kept], self.config.packages, whole_proc=bool(self.fresh_proc))
             sandbox.close_in(self.config.layers, rules, self.program, self.user(slot))
             child.serve_one(control, self.entry)
         except BaseException:  # whatever it is, this process must not go on as a second zygote
@@ -250,7 +262,7 @@ def enter_jail(config: Config) -> bool | None:
         os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) & 0xFF)
     die_with_parent(signal.SIGKILL)
     users = range(config.first_user, config.first_user + config.slots) if config.layers.users else [os.geteuid()]
-    return jail.build(config.packages, users)
+    return jail.build(config.packages, config.kept, users)
 
 
 def prepare_folders(config: Config) -> None:
@@ -276,8 +288,6 @@ def main() -> None:
     os.makedirs(trusted, mode=0o700, exist_ok=True)
     warmup.prepare_zygote(trusted)
     zygote = Zygote(config, fresh_proc)
-    if config.warm:
-        warmup.warm(zygote.entry)
     zygote.prepare()
     zygote.tell(told="ready", environment=warmup.environment(), seconds=round(time.perf_counter() - started, 3))
     zygote.serve()

@@ -107,13 +107,13 @@ class ObservedCompiler:
 
 
 @functools.cache
-def _folder() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix="inductor-")
+def _folder(parent: str) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="inductor-", dir=parent)
 
 
 def private_folder() -> str:
     """Where Inductor keeps what it builds: a folder of this process."""
-    return _folder().name
+    return _folder(tempfile.gettempdir()).name  # a forked process may have a temporary folder of its own
 
 
 def describe_fusion(draft: Draft, sighting: Sighting) -> None:
