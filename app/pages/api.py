@@ -13,7 +13,7 @@ from app import store
 from app.pages.context import EXAMPLES, Announced, Configured, Sessions
 from app.pages.submission import MAX_OPTIONS, Rejected, accept
 from app.store import RunRow
-from compiler.options import COMPILERS, POLICIES
+from compiler.options import COMPILERS, MAX_ENTRIES, MODES, POLICIES
 from compiler.target import TARGETS
 from compiler.trace import Part, Scalar, Stage, StageName, Trace
 
@@ -28,6 +28,13 @@ class Complaint(BaseModel):
     field: str = ""
 
 
+OPTIONS = (
+    f"policy ({', '.join(POLICIES)}; how eagerly fuselab fuses), measure, check; what torch.compile is given where the script does not "
+    f"say it: mode ({', '.join(MODES)}), dynamic (true, false or null: as PyTorch decides), fullgraph; and at most {MAX_ENTRIES} "
+    "entries of PyTorch's configuration by name, such as inductor.max_fusion_size or dynamo.cache_size_limit"
+)
+
+
 class Submission(BaseModel):
     """A snippet to be compiled."""
 
@@ -36,9 +43,9 @@ class Submission(BaseModel):
     )
 
     source: str = Field(description="Python source; at most 64 KiB of UTF-8")
-    compiler: str = Field(default="fuselab", description=f"one of {', '.join(COMPILERS)}")
+    compiler: str = Field(default="fuselab", description=f"one of {', '.join(COMPILERS)}: ours, the real torch.compile observed, or none")
     target: str = Field(default="cpu", description=f"one of {', '.join(TARGETS)}")
-    options: dict[str, Scalar] = Field(default={}, max_length=MAX_OPTIONS, description=f"policy ({', '.join(POLICIES)}), measure, check")
+    options: dict[str, Scalar] = Field(default={}, max_length=MAX_OPTIONS, description=OPTIONS)
 
 
 class RunLink(BaseModel):

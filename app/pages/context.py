@@ -16,9 +16,12 @@ from app.events import Announcer
 from app.settings import ROOT, Settings
 from app.stages import STAGES
 from app.store import Session, SessionFactory, WorkerRow
-from compiler.options import POLICIES
+from compiler.options import COMPILERS, MODES, POLICIES
 from compiler.target import TARGETS
 
+TITLES = {"fuselab": "Fuselab", "inductor": "torch.compile (Inductor)", "eager": "eager"}
+FIELDS = ("source", "compiler", "target", "policy", "mode", "dynamic", "config", "options")
+"""The fields of the page's form that may be at fault."""
 EXAMPLES_FOLDER = ROOT / "app" / "examples"
 
 
@@ -68,6 +71,7 @@ templates.env.filters["compact_json"] = lambda value: json.dumps(value, separato
 templates.env.globals.update(
     swap=False, version=_static_version(), views=STAGES, targets=tuple(TARGETS.values()), policies=POLICIES, examples=EXAMPLES
 )
+templates.env.globals.update(modes=MODES, titles={name: TITLES[name] for name in COMPILERS}, fields=FIELDS, faults={})
 
 
 def render(

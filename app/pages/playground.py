@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,11 +14,12 @@ from sse_starlette import EventSourceResponse, ServerSentEvent
 from app import store
 from app.pages.api import Found
 from app.pages.context import EXAMPLES, Announced, Configured, Sessions, base, fragment, live_workers, render
-from app.pages.submission import Rejected, accept
+from app.pages.submission import Asked, Rejected, accept, entries_text
 from app.settings import Settings
 from app.stages import DEFAULT, STAGES, Shown, find_view, shown
 from app.stages.view import source_lines
 from app.store import RunRow, Session, StageRow
+from compiler.options import Options
 from compiler.trace import Problem, Scalar, Stage
 
 router = APIRouter(include_in_schema=False)
@@ -77,6 +78,15 @@ def run_context(session: Session, settings: Settings, run: RunRow) -> dict[str, 
     }
 
 
+def form_values(source: str, compiler: str, target: str, options: Mapping[str, Scalar]) -> dict[str, Any]:
+    """What the form shows; a run from before an option was there has its default."""
+    known = Options().as_facts() | dict(options)
+    changed = sum(value != Options().as_facts().get(name) for name, value in known.items())
+    return {
+        "source": source, "compiler": compiler, "target": target, "options": known, "config": entries_text(known), "changed": changed,
+    }  # fmt: skip
+
+
 def waiting() -> list[TabState]:
     return [TabState(view.name, "waiting", None) for view in STAGES]
 
@@ -102,7 +112,7 @@ def panel_context(session: Session, run: RunRow, tab: str, region: int | None, p
 def playground(request: Request, session: Sessions, settings: Configured, example: str = "") -> Response:
     """The editor with an example, and empty tabs."""
     chosen = next((item for item in EXAMPLES if item.name == example), EXAMPLES[0])
-    asked = {"source": chosen.source, "target": "cpu", "compiler": "fuselab", "options": {"policy": "greedy", "measure": True}}
+    asked = form_values(chosen.source, "fuselab", "cpu", Options().as_facts())
     context = base(session, settings) | {
         "run": None,
         "asked": asked,
@@ -125,47 +135,36 @@ def permalink(
     part: str = "",
 ) -> Response:
     """A run as it was stored, with the editor holding its source."""
-    asked = {"source": run.source, "target": run.target, "compiler": run.compiler, "options": run.options}
+    asked = form_values(run.source, run.compiler, run.target, run.options)
     context = base(session, settings) | run_context(session, settings, run) | panel_context(session, run, tab, region, part)
     return render(request, "playground.html", context | {"asked": asked, "chosen": ""})
 
 
 @router.post("/runs", response_class=HTMLResponse)
-def submit_form(
-    request: Request,
-    session: Sessions,
-    settings: Configured,
-    source: Annotated[str, Form()] = "",  # an empty field counts as absent
-    target: Annotated[str, Form()] = "cpu",
-    compiler: Annotated[str, Form()] = "fuselab",
-    policy: Annotated[str, Form()] = "greedy",
-    measure: Annotated[str, Form()] = "",
-    tab: Annotated[str, Form()] = "",
-) -> Response:
+def submit_form(request: Request, session: Sessions, settings: Configured, asked: Annotated[Asked, Form()]) -> Response:
     """Submit from the page: the fragment of the run for htmx, or a redirect to it for a browser without scripts."""
-    options: dict[str, Scalar] = {"policy": policy, "measure": bool(measure)}
-    scripted = "HX-Request" in request.headers
     try:
-        run = accept(session, settings, source, compiler, target, options)
+        run = accept(session, settings, asked.source, asked.compiler, asked.target, asked.options())
     except Rejected as rejected:
-        problem = Problem(
-            kind="limit", message=f"{rejected.message[:1].upper()}{rejected.message[1:]}.", hint=AMENDS.get(rejected.field, "")
-        )
-        context = {
-            "run": None,
-            "tabs": waiting(),
-            "tab": find_view(tab or DEFAULT).name,
-            "problem": problem,
-            "workers": live_workers(session, settings),
-        }
-        if not scripted:
-            raise HTTPException(rejected.status, rejected.message) from None
-        return render(request, "run.html", context, status_code=rejected.status)
-    if not scripted:
+        return rejection(request, session, settings, rejected, asked.tab)
+    if "HX-Request" not in request.headers:
         return RedirectResponse(f"/runs/{run.id}", 303)
-    context = run_context(session, settings, run) | panel_context(session, run, tab, None, "")
+    context = run_context(session, settings, run) | panel_context(session, run, asked.tab, None, "")
     address = f"/runs/{run.id}" + (f"?tab={context['tab']}" if context["tab"] != DEFAULT else "")
-    return render(request, "run.html", context, headers={"HX-Push-Url": address})
+    return render(request, "submitted.html", context, headers={"HX-Push-Url": address})
+
+
+def rejection(request: Request, session: Session, settings: Settings, rejected: Rejected, tab: str) -> Response:
+    """What the page shows for a form that was not accepted, at the head and at the field at fault."""
+    if "HX-Request" not in request.headers:
+        raise HTTPException(rejected.status, rejected.message)
+    message = f"{rejected.message[:1].upper()}{rejected.message[1:]}".removesuffix(".") + "."
+    problem = Problem(kind="limit", message=message[:4_000], hint=AMENDS.get(rejected.field, ""))
+    context = {
+        "run": None, "tabs": waiting(), "tab": find_view(tab or DEFAULT).name, "problem": problem,
+        "workers": live_workers(session, settings), "faults": {rejected.field: message},
+    }  # fmt: skip
+    return render(request, "submitted.html", context, status_code=rejected.status)
 
 
 @router.get("/machine", response_class=HTMLResponse)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import BaseModel
+
 from app import store
 from app.settings import Settings
 from app.store import QueueFull, RunRow, Session
 from compiler.errors import OptionsError, TargetError
-from compiler.options import COMPILERS, Options
+from compiler.options import COMPILERS, MAX_ENTRIES, NAMED, Options, read_entries
 from compiler.target import find_target
 from compiler.trace import Scalar
 
-MAX_OPTIONS = 20
+MAX_OPTIONS = MAX_ENTRIES + len(NAMED)
+DYNAMIC: dict[str, bool | None] = {"": None, "true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,46 @@ class Rejected(Exception):
     status: int
     message: str
     field: str
+
+
+class Asked(BaseModel):
+    """The page's form as it is sent: an unticked box and an empty field are absent."""
+
+    source: str = ""
+    target: str = "cpu"
+    compiler: str = "fuselab"
+    policy: str = "greedy"
+    mode: str = "default"
+    dynamic: str = ""
+    fullgraph: str = ""
+    measure: str = ""
+    config: str = ""
+    tab: str = ""
+
+    def options(self) -> dict[str, Scalar]:
+        """The options by name.
+
+        Raises Rejected at the field where one cannot be read.
+        """
+        if self.dynamic not in DYNAMIC:
+            raise Rejected(422, f"dynamic is true, false or empty (as PyTorch decides), not {self.dynamic[:80]!r}", "dynamic")
+        named: dict[str, Scalar] = {"policy": self.policy, "measure": bool(self.measure), "mode": self.mode}
+        named |= {"dynamic": DYNAMIC[self.dynamic], "fullgraph": bool(self.fullgraph)}
+        try:
+            Options.parse(named)
+        except OptionsError as error:
+            raise Rejected(422, str(error), str(error).partition(" ")[0]) from None
+        try:
+            entries = read_entries(self.config)
+            Options.parse(entries)
+        except OptionsError as error:
+            raise Rejected(422, str(error), "config") from None
+        return named | entries
+
+
+def entries_text(options: Mapping[str, Scalar]) -> str:
+    """The entries of PyTorch's configuration among these options, as ``read_entries`` reads them."""
+    return "\n".join(f"{name} = {value!r}" for name, value in options.items() if "." in name)
 
 
 def accept(session: Session, settings: Settings, source: str, compiler: str, target: str, options: Mapping[str, Scalar]) -> RunRow:

@@ -92,6 +92,26 @@ function showProblem() {
   if (worst) editor.dispatch({ effects: EditorView.scrollIntoView(worst.from, { y: "nearest", yMargin: 40 }) });
 }
 
+// What was refused stands at its field, and the field says so; the options open for one of theirs.
+function showFaults() {
+  for (const fault of document.querySelectorAll(".fault")) {
+    const field = document.querySelector(`[aria-describedby="${fault.id}"]`);
+    if (field) field.setAttribute("aria-invalid", String(!fault.hidden));
+    if (!fault.hidden && fault.closest("#options")) find("options").open = true;
+  }
+}
+
+// How many options differ from what they are by default.
+function countOptions() {
+  const form = find("controls").elements;
+  const usual = { policy: "greedy", mode: "default", dynamic: "" };
+  const entries = form.config.value.split("\n").filter((line) => line.split("#")[0].trim()).length;
+  const count = Object.entries(usual).filter(([name, value]) => form[name].value !== value).length + form.fullgraph.checked + !form.measure.checked + entries;
+  const summary = find("options").querySelector("summary");
+  summary.querySelector(".count")?.remove();
+  if (count) summary.append(" ", Object.assign(document.createElement("span"), { className: "count", textContent: String(count) }));
+}
+
 const current = () => find("panel").dataset;
 
 function address() {
@@ -141,6 +161,7 @@ function gotoLine(number) {
 }
 
 document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.options[open], details.machine[open], details.against[open]")) if (!menu.contains(event.target)) menu.open = false;
   const hit = (selector) => event.target.closest(selector);
   let element;
   if ((element = hit(".tab"))) chooseTab(element.dataset.name, false);
@@ -153,6 +174,8 @@ document.addEventListener("click", (event) => {
 function keepAddress() { window.history.replaceState(window.history.state, "", location.pathname + address()); }
 
 document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && event.target.closest?.("details.options, details.machine, details.against");
+  if (menu) { menu.open = false; menu.querySelector("summary").focus(); }
   const tab = event.target.closest?.(".tab");
   if (tab) {
     const tabs = [...document.querySelectorAll(".tab")];
@@ -165,6 +188,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("change", (event) => {
+  if (event.target.closest("#options")) countOptions();
   if (event.target.id === "example") {
     const example = exampleText(event.target.value);
     if (example !== undefined) editor.dispatch({ changes: { from: 0, to: editor.state.doc.length, insert: example } });
@@ -246,6 +270,7 @@ function start() {
       runSource = find("run").dataset.run ? submitted : null;
       panelArrived();
       checkStale();
+      showFaults();
       find(`tab-${current().tab}`)?.scrollIntoView({ block: "nearest", inline: "nearest" });
     } else if (event.target.id === "panel") panelArrived();
   });
