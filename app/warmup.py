@@ -86,11 +86,10 @@ def warm(entry: Callable[..., int], kept: str) -> dict[tuple[str, str], str]:
 
 
 def warm_inductor(kept: str, compile_sample: Callable[[], None]) -> Headers:
-    """What Inductor finds out or builds once for the CPU: the processor's vector instructions, and a precompiled header."""
+    """What Inductor builds once for the CPU, from the folder ``kept`` or into it."""
     for name in os.listdir(kept):
         if name.startswith("building-") and time.time() - os.stat(f"{kept}/{name}").st_mtime > _OLD_SECONDS:
             shutil.rmtree(f"{kept}/{name}", ignore_errors=True)
-    inductor_caches.find_vector_instructions()
     headers = Path(kept, f"{HEADERS}-{machine_name()}")
     return inductor_caches.precompile(headers, compile_sample)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 RELIES_ON = (
     "torch._inductor.codecache._HEADER_DIR",
@@ -23,7 +24,10 @@ Headers = Mapping[tuple[str, str], str]
 
 
 def precompile(folder: Path, compile_sample: Callable[[], object]) -> Headers:
-    """The headers that Inductor precompiles for a sample on the CPU. ``folder`` is filled once, and is complete or absent."""
+    """The headers that Inductor precompiles for a sample on the CPU. ``folder`` is filled once, and is complete or absent.
+
+    It also holds what Inductor compiles to find out which of the processor's vector instructions work.
+    """
     from torch._inductor import codecache
 
     original = codecache._precompile_header
@@ -36,13 +40,11 @@ def precompile(folder: Path, compile_sample: Callable[[], object]) -> Headers:
     codecache._precompile_header = noting
     try:
         if folder.is_dir():
-            _point_to(folder)
-            compile_sample()
+            _prepare(folder, compile_sample)
         else:
             with tempfile.TemporaryDirectory(dir=folder.parent, prefix="building-") as building:
                 fresh = Path(building) / "new"
-                _point_to(fresh)
-                compile_sample()
+                _prepare(fresh, compile_sample)
                 with suppress(OSError):  # another process was faster, with the same result
                     fresh.rename(folder)
             _point_to(folder)
@@ -52,17 +54,19 @@ def precompile(folder: Path, compile_sample: Callable[[], object]) -> Headers:
         codecache._precompile_header = original
 
 
+def _prepare(folder: Path, compile_sample: Callable[[], object]) -> None:
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    _point_to(folder)
+    with patch.dict("os.environ", {"TORCHINDUCTOR_CACHE_DIR": str(folder / "checks")}):
+        pick_vec_isa()
+    compile_sample()
+
+
 def _point_to(folder: Path) -> None:
     from torch._inductor import codecache
 
     codecache._HEADER_DIR, codecache._HEADER_LOCK_DIR = str(folder / "headers"), str(folder / "headers" / "locks")
-
-
-def find_vector_instructions() -> None:
-    """Have Inductor find out, once for this process and all that it forks, which of the processor's vector instructions work."""
-    from torch._inductor.cpu_vec_isa import pick_vec_isa
-
-    pick_vec_isa()
 
 
 def keep_apart(folder: Path, headers: Headers) -> None:

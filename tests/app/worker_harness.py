@@ -30,6 +30,15 @@ AROUND = {
 _numbers = itertools.count()
 
 
+def kept(by_user: bool) -> str:
+    """A folder in which the workers of these tests keep what takes long to build."""
+    path = ROOT / "data" / ("kept-by-user" if by_user else "kept")
+    path.mkdir(parents=True, exist_ok=True)
+    if by_user:
+        os.chown(path, USER, USER)
+    return str(path)
+
+
 @dataclass
 class RunningWorker:
     """A worker process and the database that it shares with the test."""
@@ -42,9 +51,11 @@ class RunningWorker:
 
     def __post_init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="fuselab-test-", dir="/var/tmp"))
+        self.around = AROUND[self.kind] if self.around is None else self.around
         given = {
             "database_url": f"sqlite:///{self.folder}/runs.db",
             "work_folder": f"{self.folder}/work",
+            "kept_folder": kept("--user" in self.around),
             "stale_job_seconds": 3.0,
         } | self.settings
         self.chosen = Settings(**given)
@@ -52,7 +63,6 @@ class RunningWorker:
         self.sessions = store.session_factory(self.chosen)
         store.migrate(self.sessions.kw["bind"])
         self.folder.chmod(0o755)
-        self.around = AROUND[self.kind] if self.around is None else self.around
         if "--user" in self.around:
             for path in (self.folder, *self.folder.rglob("*")):
                 os.chown(path, USER, USER)
