@@ -1,13 +1,17 @@
-"""A GPU that is described but not here: while ``answering`` is open, Inductor's and Triton's questions about the device are answered for a target.
+"""A GPU that is described but not here: while ``answering`` is open, what Inductor and Triton ask about the device is answered for a target.
 
 The only place that puts such answers into torch. Nothing happens at import, and everything is put back afterwards.
 """
 
 from __future__ import annotations
 
-import contextlib
+import ctypes
+import functools
+import importlib
 import types
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -16,6 +20,61 @@ import torch
 from compiler.target import REPORTED, Target
 
 DEVICE = torch.device("cuda", 0)
+CUDA_VERSION, HIP_VERSION = "13.0", "7.0.51831"
+"""What torch.version says where the installed torch was built without them."""
+
+_GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
+_CUDA, _GUARD_TYPES = 1, 22  # the place of CUDA in c10::DeviceType, and how many types there are
+
+_HOOKS = "_ZN2at6detail12getCUDAHooksEv"
+_IS_BUILT, _HAS_CONTEXT, _HOOKS_SIZE = 2, 4, 48  # places in the virtual table, after the two destructors; its length
+
+MEMORIES = (
+    "torch._inductor.fx_passes.fuse_attention._warn_tf32_disabled",
+    "torch._inductor.compile_fx._warn_tf32_disabled",
+    "torch._inductor.kernel.mm._is_sm7x_or_older_gpu",
+    "torch._inductor.runtime.hints.DeviceProperties.create",
+    "torch._inductor.utils.get_backend_num_stages",
+    "torch._inductor.utils.get_device_tflops",
+    "torch._inductor.utils.get_gpu_dram_gbps",
+    "torch._inductor.utils.get_gpu_type",
+    "torch._inductor.utils.get_max_num_sms",
+    "torch._inductor.utils.is_big_gpu",
+    "torch._inductor.utils.using_b200",
+    "torch._inductor.utils._rocm_native_device_arch_name",
+    "torch._inductor.utils.use_decompose_k_choice",
+    "torch._inductor.codegen.triton.TritonOverrides._setup_libdevice_routing",
+    "torch.utils._triton._device_supports_tma",
+    "torch.utils._triton.has_datacenter_blackwell_tma_device",
+    "torch.utils._triton.has_triton",
+    "torch.utils._triton.has_triton_experimental_host_tma",
+    "torch.utils._triton.has_triton_stable_tma_api",
+    "torch.utils._triton.has_triton_tensor_descriptor_host_tma",
+    "torch.utils._triton.has_triton_tma",
+    "torch.utils._triton.has_triton_tma_device",
+    "torch.utils._triton.triton_backend",
+    "torch.utils._triton.triton_hash_with_backend",
+)
+"""Functions that remember what they found out about the device; some exist in some versions only. They forget it at both ends."""
+
+RELIES_ON = (
+    "torch._C._accelerator_getDeviceIndex",
+    "torch._C._conv_determine_backend_memory_format",
+    "torch._C._ensureCUDADeviceGuardSet",
+    "torch._C._select_conv_backend",
+    "torch._dynamo.device_interface.CudaInterface.Worker",
+    "torch._dynamo.device_interface.device_interfaces",
+    "torch._dynamo.device_interface.get_interface_for_device",
+    "torch._inductor.fx_passes.joint_graph.lazy_init",
+    "torch._inductor.fx_passes.joint_graph.pass_patterns",
+    "torch._inductor.fx_passes.post_grad.lazy_init",
+    "torch._inductor.fx_passes.post_grad.pass_patterns",
+    "torch._inductor.graph.GraphLowering._compile_to_module_lines",
+    "torch._inductor.pattern_matcher.init_once_fakemode",
+    "torch._inductor.runtime.triton_helpers.set_driver_to_gpu",
+    "torch._prims_common.suggest_memory_format",
+    "torch._subclasses.fake_tensor.FakeTensorMode.cache_clear",
+)
 
 
 def properties(target: Target) -> types.SimpleNamespace:
@@ -38,3 +97,158 @@ def properties(target: Target) -> types.SimpleNamespace:
         gcnArchName=said.arch,
         is_integrated=0,
     )
+
+
+@contextmanager
+def answering(target: Target) -> Iterator[None]:
+    """Every question about the device is answered for the target, although no GPU, or another, may be here."""
+    from torch._dynamo import device_interface
+
+    device_interface.get_interface_for_device("cpu")  # the registry fills itself on first use
+    with ExitStack() as stack:
+        stack.enter_context(_guard_of_nothing())
+        stack.enter_context(_accelerator())
+        for owner, answers in _answers(target):
+            for name, answer in answers.items():
+                if hasattr(owner, name):  # versions differ; what does not exist is not asked
+                    stack.enter_context(patch.object(owner, name, answer))
+        interface = device_interface.CudaInterface
+        stack.enter_context(patch.dict(device_interface.device_interfaces, {"cuda": interface, "cuda:0": interface}))
+        stack.enter_context(_driver(target))
+        forget()
+        stack.callback(forget)
+        yield
+
+
+def forget() -> None:
+    """Whatever torch remembers of the device, or has derived from it, is asked for again."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    for name in MEMORIES:
+        function = find(name)
+        if hasattr(function, "cache_clear"):
+            function.cache_clear()
+    FakeTensorMode.cache_clear()
+
+
+def find(dotted: str) -> Any:  # noqa: ANN401  # a function of torch, or None
+    """What stands under a dotted name, None if there is nothing."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            value: Any = importlib.import_module(".".join(parts[:split]))
+        except ImportError:
+            continue
+        return functools.reduce(lambda owner, name: getattr(owner, name, None), parts[split:], value)
+    return None
+
+
+def _answers(target: Target) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """(owner, name -> answer) for every place that is asked about the device."""
+    from torch._dynamo.device_interface import CudaInterface
+
+    facts = properties(target)
+    pair, arch = (facts.major, facts.minor), facts.gcnArchName.partition(":")[0]
+    state = torch.zeros(16, dtype=torch.uint8)
+    first: Callable[..., int] = lambda *_, **__: 0  # noqa: E731  # an answer, as those below
+    true, nothing = (lambda *_, **__: True), (lambda *_, **__: None)
+    counted = {"is_available": true, "device_count": lambda: 1, "current_device": first, "synchronize": nothing}
+    counted |= {"get_device_properties": lambda *_, **__: facts, "is_bf16_supported": true, "memory_allocated": first}
+    yield torch.cuda, {
+        **counted, "get_device_capability": lambda *_: pair, "get_device_name": lambda *_: facts.name,
+        "get_rng_state": lambda *_: state, "set_rng_state": nothing, "is_tf32_supported": lambda: target.kind == "cuda",
+        "_exchange_device": first, "_maybe_exchange_device": first, "set_device": nothing, "is_initialized": true, "_lazy_init": nothing,
+    }  # fmt: skip
+    interface = {
+        **counted, "get_compute_capability": lambda *_: arch if target.kind == "hip" else target.capability,
+        "is_triton_capable": true, "raise_if_triton_unavailable": nothing, "get_raw_stream": first,
+        "exchange_device": first, "maybe_exchange_device": first, "set_device": nothing,
+    }  # fmt: skip
+    yield CudaInterface, {name: staticmethod(answer) for name, answer in interface.items()}
+    worker = {"get_device_properties": lambda *_: facts, "current_device": first, "set_device": nothing}
+    yield CudaInterface.Worker, {name: staticmethod(answer) for name, answer in worker.items()}
+    cuda, hip = (None, torch.version.hip or HIP_VERSION) if target.kind == "hip" else (torch.version.cuda or CUDA_VERSION, None)
+    yield torch.version, {"cuda": cuda, "hip": hip}
+    yield torch._C, {"_ensureCUDADeviceGuardSet": nothing, "_accelerator_getDeviceIndex": first}
+    yield find("torch._inductor.runtime.triton_helpers"), {"set_driver_to_gpu": nothing}
+
+
+@contextmanager
+def _guard_of_nothing() -> Iterator[None]:
+    """C++ asks for a guard of the device before it indexes a fake tensor: PyTorch has one for CUDA that does nothing.
+
+    It installs it where CUDA was built and finds no device; a guard of another sort without devices in CUDA's place makes it do so
+    everywhere, and asks no driver.
+    """
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    guards = (ctypes.c_void_p * _GUARD_TYPES).in_dll(library, _GUARDS)
+    before = guards[_CUDA]
+    for other in guards[:_CUDA] + guards[_CUDA + 1 :]:
+        if other is not None:
+            guards[_CUDA] = other
+            torch._C._ensureCUDADeviceGuardSet()
+            if guards[_CUDA] != other:
+                break
+    try:
+        yield
+    finally:
+        guards[_CUDA] = before
+
+
+@contextmanager
+def _accelerator() -> Iterator[None]:
+    """The backward of a tensor on a device asks C++ whether torch was built for such devices; a torch without CUDA says so meanwhile.
+
+    The hooks of CUDA get a copy of their virtual table, in which ``isBuilt`` says yes and ``hasPrimaryContext`` no.
+    """
+    if torch.backends.cuda.is_built():
+        yield
+        return
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+    hooks = library[_HOOKS]
+    hooks.restype = ctypes.c_void_p
+    table = ctypes.c_void_p.from_address(hooks())
+    before = table.value or 0
+    copied = (ctypes.c_void_p * (2 + _HOOKS_SIZE)).from_buffer_copy(ctypes.string_at(before - 16, 8 * (2 + _HOOKS_SIZE)))
+    says_yes = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p)(lambda _: True)
+    says_no = ctypes.CFUNCTYPE(ctypes.c_bool, ctypes.c_void_p, ctypes.c_int8)(lambda *_: False)
+    copied[2 + _IS_BUILT] = ctypes.cast(says_yes, ctypes.c_void_p).value
+    copied[2 + _HAS_CONTEXT] = ctypes.cast(says_no, ctypes.c_void_p).value
+    table.value = ctypes.addressof(copied) + 16
+    try:
+        yield
+    finally:
+        table.value = before
+
+
+@contextmanager
+def _driver(target: Target) -> Iterator[None]:
+    """Triton's driver answers for the target."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.backends.driver import DriverBase
+
+    facts = {
+        "max_shared_mem": target.shared_per_block, "multiprocessor_count": target.multiprocessors, "max_num_regs": 65536,
+        "warpSize": target.warp, "sm_clock_rate": 0, "mem_clock_rate": 0, "mem_bus_width": 0,
+    }  # fmt: skip
+    arch: int | str = target.name if target.kind == "hip" else target.capability
+    machine = GPUTarget(target.kind, arch, target.warp)
+    answers: dict[str, Any] = {
+        "__init__": lambda self: setattr(self, "utils", types.SimpleNamespace(get_device_properties=lambda _: facts)),
+        "is_active": classmethod(lambda _: True),
+        "get_current_target": lambda _: machine,
+        "get_active_torch_device": lambda _: DEVICE,
+        "get_current_device": lambda _: 0,
+        "get_current_stream": lambda _, __=None: 0,
+        "get_device_interface": lambda _: torch.cuda,
+    }
+    empty = {name: (lambda _, *__: None) for name in getattr(DriverBase, "__abstractmethods__", ()) if name not in answers}
+    config = triton.runtime.driver
+    before = dict(vars(config))
+    config.set_active(type("AbsentDriver", (DriverBase,), {**empty, **answers})())
+    try:
+        yield
+    finally:
+        vars(config).clear()
+        vars(config).update(before)

@@ -1,52 +1,234 @@
-"""The real Inductor for a GPU that is not here: Dynamo's graph on CPU tensors comes in, the same graph on fake tensors of that GPU goes out, and
-Inductor's code generation ends with the text of the output code."""
+"""The real Inductor for a GPU that is not here: Dynamo's graph on CPU tensors comes in, the same graph on that GPU's fake tensors goes out, and
+Inductor compiles it as ever, up to the text of its output code."""
 
 from __future__ import annotations
 
-import contextlib
+import copy
+import dataclasses
+import functools
+import types
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
-from torch.fx import GraphModule
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_aggregate
 
+from compiler.observe.absent_attention import attention
+from compiler.observe.absent_gpu import DEVICE, answering, find
+from compiler.observe.constants_on_cpu import OnTarget, computed_on_cpu
 from compiler.target import Target
 
+RELIES_ON = (
+    "torch._C._set_only_lift_cpu_tensors",
+    "torch._functorch.config.force_non_lazy_backward_lowering",
+    "torch._guards.TracingContext.try_get",
+    "torch._guards.detect_fake_mode",
+    "torch._inductor.constant_folding.ConstantFolder",
+    "torch._inductor.fx_passes.joint_graph.UniformValueConstantFolder",
+    "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.graph.GraphLowering.codegen",
+    "torch._inductor.graph.GraphLowering.compile_to_module",
+    "torch._inductor.graph.GraphLowering.save_output_code",
+    "torch._inductor.graph.getattr_recursive",
+    "torch._inductor.output_code.cudagraph_post_compile",
+    "torch._inductor.pattern_matcher.ReplacementPatternEntry",
+    "torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor",
+    "torch.utils._device._device_constructors",
+)
 
-class Generated(BaseException):
-    """Raised by ``GraphLowering.compile_to_module`` once the output code exists: to load it would take the GPU. ``code`` is the text."""
-
-    def __init__(self, code: str) -> None:
-        super().__init__("the output code exists")
-        self.code = code
+ON_AMD = {"layout_optimization": False, "max_autotune_conv_backends": "ATEN,TRITON"}
+"""What Inductor's configuration is on ROCm, where it differs; it is decided when torch is imported."""
 
 
-@contextlib.contextmanager
-def retargeted(target: Target, folder: str | None = None) -> Iterator[None]:
-    """Inductor generates code for the target: the device interface, torch.cuda, torch.version and Triton's driver answer for it.
+@contextmanager
+def retargeted(target: Target) -> Iterator[None]:
+    """Inductor generates code for the target; tensors of the CPU count as tensors on it.
 
-    ``folder`` is where the guard of absent devices is built, or found, for a torch without CUDA; None: the process's cache folder.
+    ``compile_fx_inner`` returns as ever, but its callable refuses to run: to load the code would take the GPU.
     """
-    raise NotImplementedError
-    yield
+    with ExitStack() as stack:
+        stack.enter_context(answering(target))
+        for opened in (_tensors_on_target, _patterns_traced_anew, computed_on_cpu, _code_not_loaded, _backward_at_once):
+            stack.enter_context(opened())
+        stack.enter_context(attention(target))
+        stack.enter_context(_configured(target))
+        yield
 
 
 def on_target(gm: GraphModule, inputs: Sequence[Any], target: Target) -> tuple[GraphModule, list[Any]]:
-    """Dynamo's graph and its inputs as they would be on the target: a copy, with fake CUDA tensors of the same fake mode.
+    """Dynamo's graph and its inputs as they would be on the target: a copy, with fake CUDA tensors. Call it inside ``retargeted``.
 
-    Sizes, strides, symbols and ``requires_grad`` stay; devices in arguments and metadata change. Call it inside ``retargeted``.
+    Sizes, strides, symbols, aliasing and ``requires_grad`` stay; devices in arguments and metadata change.
     """
-    raise NotImplementedError
+    moved = copy.deepcopy(gm)
+    with_fakes = [_fake(value) for value in inputs]
+    for module in moved.modules():
+        if isinstance(module, GraphModule):
+            _move_nodes(module.graph)
+            module.recompile()
+    return moved, with_fakes
 
 
-def stopped(inner: Callable[..., Any], *args: Any, **kwargs: Any) -> Callable[..., Any]:
-    """``compile_fx_inner`` (or what stands in its place) that ends with the output code: gives a callable that refuses to run.
+def compile_retargeted(
+    gm: GraphModule, inputs: Sequence[Any], target: Target, inner: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """Has Inductor generate code for the target, forward and backward. Gives back the graph itself, which goes on eagerly on the CPU."""
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    In ``inner_compile=`` of ``compile_fx``: ``with watching(sighting): compiled = stopped(compile_fx_inner, graph, examples, **given)``.
+    with retargeted(target):
+        moved, fakes = on_target(gm, inputs, target)
+        compile_fx(moved, fakes, inner_compile=inner or compile_fx_inner)
+    return gm.forward
+
+
+def _fake(value: Any) -> Any:  # noqa: ANN401  # an input of the graph
+    """The fake tensor that AOTAutograd would make of an input, with the symbols that Dynamo gave its sizes."""
+    mode, context = torch._guards.detect_fake_mode(), torch._guards.TracingContext.try_get()
+    if not isinstance(value, torch.Tensor) or mode is None or context is None:
+        return value
+    symbolic = context.tensor_to_context.get(value)
+    source = None if symbolic is None else symbolic.tensor_source
+    return mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
+
+
+def _move_nodes(graph: Graph) -> None:
+    makers = set(find("torch.utils._device._device_constructors")())
+    for node in graph.nodes:
+        node.args, node.kwargs = map_aggregate(node.args, _moved), map_aggregate(dict(node.kwargs), _moved)
+        if node.target in makers and "device" not in node.kwargs and not str(node.target).endswith("_like"):
+            node.kwargs = {**node.kwargs, "device": DEVICE}
+        if "autocast" in str(node.target) and node.args and node.args[0] == "cpu":
+            node.args = ("cuda", *node.args[1:])
+        elif node.op == "call_method" and node.target == "to":
+            node.args = tuple(DEVICE if isinstance(value, str) and value == "cpu" else value for value in node.args)
+        if node.kwargs.get("device") == "cpu":
+            node.kwargs = {**node.kwargs, "device": DEVICE}
+        _move_value(node)
+
+
+def _moved(value: Any) -> Any:  # noqa: ANN401  # an argument of a node
+    return DEVICE if isinstance(value, torch.device) and value.type == "cpu" else value
+
+
+def _move_value(node: Node) -> None:
+    """The value that Dynamo noted for a node, on the target; a value of another fake mode stays in that mode."""
+
+    def move(value: Any) -> Any:  # noqa: ANN401
+        mode = getattr(value, "fake_mode", None)
+        if not isinstance(value, torch.Tensor) or mode is None or value.layout != torch.strided:
+            return value
+        with mode:
+            like = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=DEVICE)
+        return like.requires_grad_(value.requires_grad and value.is_leaf)
+
+    if "example_value" in node.meta:
+        node.meta["example_value"] = torch.utils._pytree.tree_map(move, node.meta["example_value"])
+
+
+@contextmanager
+def _tensors_on_target() -> Iterator[None]:
+    """A fake tensor made of a tensor on the CPU is on the target, as the tensor would be; constants are lifted before they are moved."""
+    from torch._subclasses.meta_utils import MetaTensorDescriber
+
+    describe = MetaTensorDescriber.describe_tensor
+
+    def described(self: Any, tensor: torch.Tensor, **given: Any) -> Any:  # noqa: ANN401  # torch's own
+        found = describe(self, tensor, **given)
+        return dataclasses.replace(found, device=DEVICE) if found.device.type == "cpu" else found
+
+    before = torch._C._only_lift_cpu_tensors()
+    torch._C._set_only_lift_cpu_tensors(True)
+    try:
+        with patch.object(MetaTensorDescriber, "describe_tensor", described):
+            yield
+    finally:
+        torch._C._set_only_lift_cpu_tensors(before)
+
+
+@contextmanager
+def _patterns_traced_anew() -> Iterator[None]:
+    """Inductor traces its patterns at first use, for the device that it finds; here it does so for the target, and forgets them after.
+
+    Those that were traced before, for the CPU, are put aside.
     """
-    with contextlib.suppress(Generated):
-        return inner(*args, **kwargs)  # type: ignore[no-any-return]  # an empty graph has no code and needs no GPU
-    return absent
+    from torch._inductor.fx_passes import fuse_attention, joint_graph, misc_patterns, mkldnn_fusion, pad_mm, post_grad
+    from torch._inductor.pattern_matcher import ReplacementPatternEntry, init_once_fakemode
+
+    with ExitStack() as stack:
+        for found in (*joint_graph.pass_patterns, *post_grad.pass_patterns):
+            for name, values in (("patterns", found.patterns), ("seen_patterns", getattr(found, "seen_patterns", None))):
+                if values is None:
+                    continue
+                fresh = type(values)(values.default_factory) if hasattr(values, "default_factory") else type(values)()
+                if name == "patterns":
+                    fresh.update({key: [e for e in held if not isinstance(e, ReplacementPatternEntry)] for key, held in values.items()})
+                stack.enter_context(patch.object(found, name, fresh))
+        once = (fuse_attention._sfdp_init, misc_patterns._misc_patterns_init, pad_mm._pad_mm_init)
+
+        def forget() -> None:
+            for function in once:
+                function.cache_clear()
+
+        forget()
+        stack.callback(forget)
+        stack.enter_context(patch.object(mkldnn_fusion, "_mkldnn_fusion_init", lambda: None))
+        for module in (joint_graph, post_grad):
+            plain = module.lazy_init
+            while hasattr(plain, "__wrapped__"):
+                plain = plain.__wrapped__
+            stack.enter_context(patch.object(module, "lazy_init", init_once_fakemode(plain)))
+        yield
+
+
+@contextmanager
+def _code_not_loaded() -> Iterator[None]:
+    """Compiling ends with the text of the output code, and constants are said to be on the target."""
+    from torch._inductor import graph, output_code
+
+    attribute = graph.getattr_recursive
+
+    def written(self: Any) -> types.ModuleType:  # noqa: ANN401  # a GraphLowering
+        code, _ = self.codegen_with_cpp_wrapper() if self.cpp_wrapper else self.codegen()
+        text = getattr(code, "value", code)  # a plain string in some versions
+        if graph.GraphLowering.save_output_code is not None:
+            graph.GraphLowering.save_output_code(text)
+        module = types.ModuleType("absent")
+        module.call = absent  # type: ignore[attr-defined]
+        module.__file__ = ""
+        return module
+
+    def placed(*args: Any) -> Any:  # noqa: ANN401
+        value = attribute(*args)
+        return OnTarget.of(value) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+
+    with (
+        patch.object(graph.GraphLowering, "compile_to_module", written),
+        patch.object(graph, "getattr_recursive", placed),
+        patch.object(output_code, "cudagraph_post_compile", lambda *_, **__: None),
+    ):
+        yield
 
 
 def absent(*_: object) -> Any:  # noqa: ANN401
+    """What was compiled for a GPU that is not here."""
     raise RuntimeError("this code was generated for a GPU that is not here")
+
+
+@contextmanager
+def _backward_at_once() -> Iterator[None]:
+    """The backward is compiled together with the forward: afterwards nothing answers for the GPU any more."""
+    from torch._functorch import config
+
+    with config.patch(force_non_lazy_backward_lowering=True):
+        yield
+
+
+@contextmanager
+def _configured(target: Target) -> Iterator[None]:
+    from torch._inductor import config
+
+    with config.patch(ON_AMD if target.kind == "hip" else {}):
+        yield
