@@ -94,6 +94,16 @@ def warm_inductor(kept: str, compile_sample: Callable[[], None]) -> Headers:
     return inductor_caches.precompile(headers, compile_sample)
 
 
+def reopen(kept: str) -> None:
+    """Give what is kept the modes again with which it was made: others may read it, nobody else may write."""
+    os.chmod(kept, 0o755)
+    for folder, folders, files in os.walk(kept):
+        for name in folders:
+            os.chmod(f"{folder}/{name}", 0o755)
+        for name in files:
+            os.chmod(f"{folder}/{name}", 0o644)
+
+
 def machine_name() -> str:
     """Short for all that a precompiled header depends on: the processor and its compiler, PyTorch, and where they are."""
     from compiler.runtime.build import machine_id  # which imports torch, too early at the head of this file

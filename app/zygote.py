@@ -162,6 +162,8 @@ class Zygote:
 
     def fork(self, slot: int) -> Child:
         """A new child, which enters its sandbox and then waits."""
+        if not self.jailed and self.user(slot) is None:  # a run had our own user, and so the right to change modes
+            warmup.reopen(self.kept)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if self.jailed:
             unshare(CLONE_NEWPID)

@@ -51,9 +51,15 @@ def offered(kind: str) -> bool:
 def worker(request):
     if not offered(request.param):
         pytest.skip(f"this machine does not offer: {request.param}")
-    running = RunningWorker(request.param, settings=SETTINGS | {"run_user": RUN_USER})
+    running = RunningWorker(request.param, settings=SETTINGS | {"run_user": RUN_USER}, keeps=False)
     (running.folder / "secret").write_text("SECRET")
     (running.folder / "secret").chmod(0o666)
+    built = Path(running.chosen.kept_folder) / "headers-of-tests" / "headers"
+    built.mkdir(parents=True)
+    for name in ("a.h", "a.h.gch"):
+        (built / name).write_text("built by trusted code")
+    for path in (built.parent, built, *built.iterdir()):
+        os.chown(path, running.user, running.user)
     try:
         yield running
         assert running.process.poll() is None, "the worker died of an attack"
@@ -409,6 +415,52 @@ for name, path in (("package", pydantic.__file__), ("compiler", compiler.trace._
 """,
     )
     assert set(found.values()) <= {"EACCES", "EPERM", "EROFS", "EXDEV"}
+
+
+def test_what_trusted_code_built_can_be_read_and_not_changed(worker):
+    """A header that one run could change would be compiled into every later visitor's code."""
+    kept = "/kept" if worker.namespaced else worker.chosen.kept_folder
+    header = f"{kept}/headers-of-tests/headers/a.h"
+    found = worker.notes(
+        f"""
+import shutil
+header, folder, kept = {header!r}, os.path.dirname({header!r}), {kept!r}
+attempt("read", lambda: open(header).read())
+for name in ("a.h", "a.h.gch"):
+    path = f"{{folder}}/{{name}}"
+    attempt(name + " append", lambda: open(path, "a"))
+    attempt(name + " write", lambda: os.open(path, os.O_RDWR))
+    attempt(name + " truncate", lambda: os.truncate(path, 0))
+    attempt(name + " unlink", lambda: os.unlink(path))
+    attempt(name + " rename", lambda: os.rename(path, path + "2"))
+    attempt(name + " replace", lambda: os.replace(shutil.copy(path, "own"), path))
+    attempt(name + " through the descriptor", lambda: os.open(f"/proc/self/fd/{{os.open(path, os.O_RDONLY)}}", os.O_RDWR))
+attempt("new header", lambda: open(folder + "/evil.h", "w"))
+attempt("new folder", lambda: os.mkdir(kept + "/headers-evil"))
+attempt("exchange folders", lambda: (os.mkdir("evil"), os.rename("evil", folder)))
+attempt("lock", lambda: open(folder + "/locks.lock", "w"))
+attempt("writable again", lambda: syscall(165, None, kept.encode(), None, 32 | 4096, None))
+attempt("not there", lambda: syscall(166, kept.encode(), 2))
+"""
+    )
+    assert found.pop("read") == "GOT 'built by trusted code'"
+    assert set(found.values()) <= {"EACCES", "EPERM", "EROFS", "EXDEV"}, found
+
+
+def test_what_trusted_code_built_stays_readable(worker):
+    """Where runs have the worker's own user, one may take away a right; the next run has it again."""
+    folder = f"{'/kept' if worker.namespaced else worker.chosen.kept_folder}/headers-of-tests/headers"
+    found = worker.notes(
+        f"""
+for path in ({folder!r} + "/a.h.gch", {folder!r}):
+    attempt("close " + path, lambda: os.chmod(path, 0))
+    attempt("open to all " + path, lambda: os.chmod(path, 0o777))
+    attempt("close again " + path, lambda: os.chmod(path, 0))
+"""
+    )
+    assert worker.kind == "container, not root" or set(found.values()) <= {"EPERM", "EROFS", "EACCES"}, found
+    for _ in range(3):
+        assert worker.notes(f"attempt('read', lambda: open({folder!r} + '/a.h.gch').read())")["read"] == "GOT 'built by trusted code'"
 
 
 # Using too much

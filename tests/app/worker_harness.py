@@ -41,12 +41,13 @@ def kept(by_user: bool) -> str:
 
 @dataclass
 class RunningWorker:
-    """A worker process and the database that it shares with the test."""
+    """A worker process and the database that it shares with the test. ``keeps``: what it builds stays for other workers of these tests."""
 
     kind: str = "namespaces"
     module: str = "tests.app.attacked_worker"
     settings: dict = field(default_factory=dict)
     around: list | None = None
+    keeps: bool = True
     process: subprocess.Popen | None = None
 
     def __post_init__(self) -> None:
@@ -55,7 +56,7 @@ class RunningWorker:
         given = {
             "database_url": f"sqlite:///{self.folder}/runs.db",
             "work_folder": f"{self.folder}/work",
-            "kept_folder": kept("--user" in self.around),
+            "kept_folder": kept("--user" in self.around) if self.keeps else f"{self.folder}/kept",
             "stale_job_seconds": 3.0,
         } | self.settings
         self.chosen = Settings(**given)
@@ -82,6 +83,11 @@ class RunningWorker:
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stderr=self.log.open("ab"))
         self.until(lambda: {worker.id for worker in self.workers()} - known or self.process.poll() is not None, 120, "no worker registered")
         assert self.process.poll() is None, f"the worker ended with {self.process.returncode}: {self.log.read_text()}"
+
+    @property
+    def user(self) -> int:
+        """The user of the worker itself."""
+        return USER if "--user" in self.around else os.geteuid()
 
     @property
     def log(self) -> Path:
