@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 from torch.fx import GraphModule, Node
@@ -16,6 +17,7 @@ from compiler.capture.origins import OriginTable, aten_origins
 from compiler.recorder import Draft
 from compiler.trace import Decision, Drawing, Origin
 
+NO_ORIGINS: Mapping[str, Origin] = MappingProxyType({})
 INFERENCE = "No input of the graph requires a gradient: there is one graph, and nothing to partition."
 
 
@@ -44,9 +46,19 @@ def joint_shown(gm: GraphModule, before: OriginTable, device: str = "") -> Shown
 
 
 def describe_joint(
-    draft: Draft, joint: ShownJoint, forward: GraphModule, backward: GraphModule, forward_outputs: int, device: str = ""
+    draft: Draft,
+    joint: ShownJoint,
+    forward: GraphModule,
+    backward: GraphModule,
+    forward_outputs: int,
+    device: str = "",
+    inherited: Mapping[str, Origin] = NO_ORIGINS,
 ) -> None:
-    """Fills in the stage. ``forward_outputs``: how many results of the forward graph are the visitor's; the others are saved."""
+    """Fills in the stage. ``forward_outputs``: how many results of the forward graph are the visitor's; the others are saved.
+
+    ``inherited``: the origins of nodes that passes made before the graph was cut.
+    """
+    joint = _with(joint, inherited)
     draft.origins = joint.origins
     draft.section("Joint graph", joint.listing.text, "python", joint.listing.marks)
     draft.drawing = joint.drawing
@@ -71,6 +83,12 @@ def describe_joint(
         "saved_tensors": sum(isinstance(node_value(node), torch.Tensor) for node in saved),
         "saved_bytes": sum(sizes),
     }
+
+
+def _with(joint: ShownJoint, inherited: Mapping[str, Origin]) -> ShownJoint:
+    more = {name: origin for name, origin in inherited.items() if name not in joint.places}
+    places = {**joint.places, **{name: len(joint.origins) + place for place, name in enumerate(more)}}
+    return replace(joint, origins=(*joint.origins, *more.values()), places=places)
 
 
 def saved_values(forward: GraphModule, forward_outputs: int) -> list[Node]:

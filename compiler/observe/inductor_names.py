@@ -1,90 +1,100 @@
-"""The private names of Inductor that observing relies on: while ``watching`` is open, what Inductor does is told to a ``Sighting``.
+"""Has the real Inductor compile a graph and tells what it does: the stages that can be watched, and those whose private names are missing.
 
 Every wrapper calls Inductor's own function and hands its result on unchanged.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from unittest.mock import patch
 
 from torch.fx import GraphModule
 
-RELIES_ON = (
+from compiler.observe import (
+    inductor_autotune,
+    inductor_code,
+    inductor_config,
+    inductor_joint,
+    inductor_loops,
+    inductor_passes,
+    inductor_scheduler,
+)
+from compiler.observe.inductor_autotune import TuneLog, watching_autotune
+from compiler.observe.inductor_code import CodeLog, watching_code
+from compiler.observe.inductor_joint import watching_partition
+from compiler.observe.inductor_loops import View, view_of, with_bytes
+from compiler.observe.inductor_passes import PassLog, watching_passes
+from compiler.observe.inductor_scheduler import FusionLog, watching_scheduler
+from compiler.observe.missing import missing_names
+
+CORE = (
     "torch._inductor.compile_fx.compile_fx",
     "torch._inductor.compile_fx.compile_fx_inner",
-    "torch._inductor.compile_fx._recursive_post_grad_passes",
-    "torch._inductor.config.patch",
     "torch._inductor.config.compile_threads",
     "torch._inductor.config.fx_graph_cache",
     "torch._functorch.config.enable_autograd_cache",
-    "torch._inductor.debug.log_ir_pre_fusion",
-    "torch._inductor.debug.log_ir_post_fusion",
-    "torch._inductor.graph.GraphLowering.save_output_code",
-    "torch._inductor.scheduler.Scheduler.can_fuse",
-    "torch._inductor.scheduler.Scheduler.fuse_nodes_once",
-    "torch._inductor.scheduler.Scheduler.fuse_two_nodes",
-    "torch._inductor.scheduler.Scheduler.score_fusion_key",
-    "torch._inductor.scheduler.WhyNoFuse.__call__",
+    "torch._functorch.config.force_non_lazy_backward_lowering",
+    "torch._functorch.config.donated_buffer",
 )
-"""Dotted names, each needed for some stage."""
+NEEDED: dict[str, tuple[str, ...]] = {
+    "joint": inductor_joint.RELIES_ON,
+    "passes": inductor_passes.RELIES_ON,
+    "loops": inductor_loops.RELIES_ON,
+    "fusion": inductor_scheduler.RELIES_ON,
+    "autotune": inductor_autotune.RELIES_ON,
+    "code": inductor_code.RELIES_ON,
+}
+"""The private names that each stage needs."""
+RELIES_ON = (*CORE, *(name for names in NEEDED.values() for name in names), *inductor_config.RELIES_ON)
 
 QUIET_CONFIG = {"compile_threads": 1, "fx_graph_cache": False}
-
-
-@dataclass(slots=True)
-class Pair:
-    """Two nodes that the scheduler looked at in one round, with its own words and numbers."""
-
-    round: int
-    first: str
-    second: str
-    legal: bool = False
-    reason: str = ""
-    score: tuple[tuple[str, float], ...] = ()
-    fused: bool = False
+"""What differs from a usual compilation: no other processes, and nothing taken from a cache, where there would be nothing to see."""
 
 
 @dataclass(slots=True)
 class Sighting:
-    """What Inductor did for one graph. ``reasons`` counts what its log says of refusals, ``fusions`` of fused pairs."""
+    """What Inductor did for one part. ``config``: the entries in force that are not at their defaults, with these."""
 
-    graph: GraphModule | None = None
-    before: list[tuple[str, str]] = field(default_factory=list)
-    after: list[tuple[str, str, tuple[str, ...]]] = field(default_factory=list)
-    pairs: dict[tuple[int, str, str], Pair] = field(default_factory=dict)
-    round: int = 0
-    reasons: list[str] = field(default_factory=list)
-    fusions: int = 0
-    code: str = ""
-
-    def pair(self, first: Any, second: Any) -> Pair:  # noqa: ANN401  # scheduler nodes
-        key = (self.round, first.get_name(), second.get_name())
-        return self.pairs.setdefault(key, Pair(*key))
+    fusion: FusionLog = field(default_factory=FusionLog)
+    code: CodeLog = field(default_factory=CodeLog)
+    tuning: TuneLog = field(default_factory=TuneLog)
+    before: list[View] = field(default_factory=list)
+    after: list[View] = field(default_factory=list)
+    config: dict[str, tuple[str, str]] = field(default_factory=dict)
+    times: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
 
 
-def missing_names() -> tuple[str, ...]:
-    """Those of ``RELIES_ON`` that the installed torch does not have."""
-    import importlib
+class Told(Protocol):
+    """Who is told what happens while one region is compiled."""
 
-    found = []
-    for name in RELIES_ON:
-        parts = name.split(".")
-        for split in range(len(parts), 0, -1):
-            try:
-                value: Any = importlib.import_module(".".join(parts[:split]))
-            except ModuleNotFoundError:
-                continue
-            try:
-                functools.reduce(getattr, parts[split:], value)
-            except AttributeError:
-                found.append(name)
-            break
-    return tuple(found)
+    def joint(self, gm: GraphModule) -> None:
+        """AOTAutograd has traced forward and backward together, and nothing has changed that graph yet."""
+
+    def cut(self, forward: GraphModule, backward: GraphModule, forward_outputs: int) -> None:
+        """The joint graph was partitioned."""
+
+    def begin(self, backward: bool, gm: GraphModule) -> None:
+        """A part is about to be compiled."""
+
+    def made(self, backward: bool, gm: GraphModule, sighting: Sighting, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        """A part was compiled; what is returned runs in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lacking:
+    """The private names that the installed torch does not have: those without which nothing runs, and by stage."""
+
+    core: tuple[str, ...]
+    stages: Mapping[str, tuple[str, ...]]
+
+
+def lacking() -> Lacking:
+    return Lacking(missing_names(CORE), {stage: found for stage, names in NEEDED.items() if (found := missing_names(names))})
 
 
 def compile_observed(
@@ -92,104 +102,99 @@ def compile_observed(
     inputs: Sequence[Any],
     folder: str,
     settings: Mapping[str, Any],
-    made: Callable[[bool, Sighting, Callable[..., Any]], Callable[..., Any]],
+    told: Told,
+    passes: PassLog,
+    stopped: Callable[..., Callable[..., Any]] | None = None,
 ) -> Callable[..., Any]:
-    """Inductor's callable for a graph of Dynamo's. ``made`` gets each compiled part (backward or not) and may wrap it."""
-    import torch._functorch.config
+    """Inductor's callable for a graph of Dynamo's. ``settings`` is the configuration that ``torch.compile`` was given.
+
+    ``stopped`` runs ``compile_fx_inner`` where its result cannot be loaded; the backward part is then compiled at once.
+    """
+    import torch._functorch.config as functorch
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
-    def inner(graph: GraphModule, examples: Sequence[Any], **given: Any) -> Callable[..., Any]:  # noqa: ANN401  # Inductor's own
-        sighting = Sighting()
-        with watching(sighting), patch.dict("os.environ", {"TORCHINDUCTOR_CACHE_DIR": folder}):
-            compiled = compile_fx_inner(graph, examples, **given)
-        return made(bool(given.get("is_backward")), sighting, compiled)
+    missing = lacking().stages
 
-    with torch._functorch.config.patch(enable_autograd_cache=False), config.patch({**settings, **QUIET_CONFIG}):
-        compiled: Callable[..., Any] = compile_fx(gm, list(inputs), inner_compile=inner)
+    def inner(graph: GraphModule, examples: Sequence[Any], **given: Any) -> Callable[..., Any]:  # noqa: ANN401  # Inductor's own
+        backward = bool(given.get("is_backward"))
+        told.begin(backward, graph)
+        sighting = Sighting(config=inductor_config.config_diff())
+        with config.patch(QUIET_CONFIG), _in_folder(folder), watching(sighting, passes, missing):
+            compiled = stopped(compile_fx_inner, graph, examples, **given) if stopped else compile_fx_inner(graph, examples, **given)
+        return told.made(backward, graph, sighting, compiled)
+
+    with ExitStack() as stack:
+        stack.enter_context(functorch.patch(enable_autograd_cache=False))
+        if stopped:
+            stack.enter_context(functorch.patch(force_non_lazy_backward_lowering=True))
+        if "joint" not in missing:
+            stack.enter_context(watching_partition(told))
+        if "passes" not in missing:
+            stack.enter_context(watching_passes(passes))
+        compiled: Callable[..., Any] = compile_fx(gm, list(inputs), inner_compile=inner, config_patches=dict(settings) or None)
     return compiled
 
 
-def settings_of(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The configuration that ``torch.compile`` sets for these arguments."""
-    import torch
+@contextmanager
+def usual_autograd(compiler: str) -> Iterator[None]:
+    """AOTAutograd as PyTorch has it by default for Inductor, whose code depends on it.
 
-    listed: dict[str, Any] = torch._inductor.list_mode_options(mode) if mode else {}
-    return {name.replace("-", "_"): value for name, value in {**listed, **(options or {})}.items()}
+    Our own backward passes write to no saved tensor, and may be run again; a donated one would forbid it.
+    """
+    import torch._functorch.config as functorch
+
+    with functorch.patch(force_non_lazy_backward_lowering=False) if compiler == "inductor" else functorch.patch(donated_buffer=False):
+        yield
 
 
-def config_diff() -> dict[str, str]:
-    """The entries of Inductor's configuration that are not at their defaults."""
-    from torch._inductor import config
-
-    found: dict[str, Any] = getattr(config, "get_config_copy", dict)()
-    default = getattr(config, "_config", {})
-    return {name: repr(value)[:200] for name, value in found.items() if name in default and default[name].default != value}
+def _in_folder(folder: str) -> AbstractContextManager[object]:
+    found: AbstractContextManager[object] = patch.dict("os.environ", {"TORCHINDUCTOR_CACHE_DIR": folder})
+    return found
 
 
 @contextmanager
-def watching(sighting: Sighting) -> Iterator[None]:
-    """Tells ``sighting`` what Inductor does inside; everything is put back afterwards."""
-    from torch._inductor import compile_fx, debug
-    from torch._inductor.graph import GraphLowering
-    from torch._inductor.scheduler import Scheduler, WhyNoFuse
+def watching(sighting: Sighting, passes: PassLog, missing: Mapping[str, tuple[str, ...]]) -> Iterator[None]:
+    """Tells ``sighting`` what Inductor does for one part inside; everything is put back afterwards."""
+    import time
 
-    said: list[str] = []
-    post_grad, pre, post = compile_fx._recursive_post_grad_passes, debug.log_ir_pre_fusion, debug.log_ir_post_fusion
-    can_fuse, once, fuse, score, refuse = (
-        Scheduler.can_fuse, Scheduler.fuse_nodes_once, Scheduler.fuse_two_nodes, Scheduler.score_fusion_key, WhyNoFuse.__call__,
-    )  # fmt: skip
+    times, counts, start = inductor_config.phase_times(), inductor_config.counters(), time.perf_counter()
+    watches: tuple[tuple[str, Callable[[], AbstractContextManager[None]]], ...] = (
+        ("passes", lambda: watching_passes(passes)),
+        ("loops", lambda: watching_loops(sighting)),
+        ("fusion", lambda: watching_scheduler(sighting.fusion)),
+        ("autotune", lambda: watching_autotune(sighting.tuning)),
+        ("code", lambda: watching_code(sighting.code)),
+    )
+    with ExitStack() as stack:
+        for name, watch in watches:
+            if name not in missing:
+                stack.enter_context(watch())
+        yield
+    sighting.seconds = time.perf_counter() - start
+    sighting.times = _difference(times, inductor_config.phase_times())
+    sighting.counts = _difference(counts, inductor_config.counters())
 
-    def passes(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        result = post_grad(gm, *args, **kwargs)
-        sighting.graph = gm
-        return result
+
+def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value - before.get(name, 0) for name, value in after.items() if value != before.get(name, 0)}
+
+
+@contextmanager
+def watching_loops(sighting: Sighting) -> Iterator[None]:
+    """Tells ``sighting`` of the scheduler's nodes before and after fusion."""
+    from torch._inductor import debug
+
+    pre, post = debug.log_ir_pre_fusion, debug.log_ir_post_fusion
 
     def loops_before(nodes: Sequence[Any]) -> None:
         pre(nodes)
-        sighting.before = [(node.get_name(), node.debug_str()) for node in nodes]
+        if not sighting.before:  # subgraphs have schedulers of their own, which end first
+            sighting.before = [view_of(node) for node in nodes]
 
     def loops_after(nodes: Sequence[Any]) -> None:
         post(nodes)
-        sighting.after = [(n.get_name(), n.debug_str(), tuple(inner.get_name() for inner in n.get_nodes())) for n in nodes]
+        sighting.after = [with_bytes(view_of(node), node) for node in nodes]
 
-    def whether(self: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> bool:  # noqa: ANN401
-        start = len(said)
-        legal: bool = can_fuse(self, first, second, *args, **kwargs)
-        pair = sighting.pair(first, second)
-        pair.legal, pair.reason = legal, "" if legal else said[-1] if len(said) > start else ""
-        return legal
-
-    def a_round(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        sighting.round += 1
-        return once(self, *args, **kwargs)
-
-    def fused(self: Any, first: Any, second: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
-        sighting.pair(first, second).fused = True
-        sighting.fusions += 1
-        return fuse(self, first, second, *args, **kwargs)
-
-    def scored(self: Any, nodes: tuple[Any, Any]) -> Any:  # noqa: ANN401
-        result = score(self, nodes)
-        parts = result._asdict() if hasattr(result, "_asdict") else getattr(result, "__dict__", {})
-        sighting.pair(*nodes).score = tuple((name, value) for name, value in parts.items() if isinstance(value, int | float))
-        return result
-
-    def refused(self: Any, reason: str, *args: Any) -> None:  # noqa: ANN401
-        refuse(self, reason, *args)
-        text = reason % args
-        said.append(text)
-        sighting.reasons.append(f"{self.name1} {self.name2} {text}")
-
-    def written(code: str) -> None:
-        sighting.code = code
-
-    with ExitStack() as stack:
-        for owner, name, value in (
-            (compile_fx, "_recursive_post_grad_passes", passes), (debug, "log_ir_pre_fusion", loops_before),
-            (debug, "log_ir_post_fusion", loops_after), (Scheduler, "can_fuse", whether), (Scheduler, "fuse_nodes_once", a_round),
-            (Scheduler, "fuse_two_nodes", fused), (Scheduler, "score_fusion_key", scored), (WhyNoFuse, "__call__", refused),
-            (GraphLowering, "save_output_code", staticmethod(written)),
-        ):  # fmt: skip
-            stack.enter_context(patch.object(owner, name, value))
+    with patch.object(debug, "log_ir_pre_fusion", loops_before), patch.object(debug, "log_ir_post_fusion", loops_after):
         yield
