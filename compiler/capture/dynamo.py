@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import linecache
 import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from compiler.capture.listing import describe, drawing, listing, node_value
+from compiler.capture.bytecode import resumed
+from compiler.capture.listing import Listing, describe, listing, node_value
 from compiler.capture.origins import SNIPPET, OriginTable
+from compiler.observe.dynamo_names import SymbolRow
 from compiler.observe.torch_names import Break, GuardRow
 from compiler.recorder import Draft
 from compiler.trace import Decision, Origin
 
 _OWN = re.compile(r"^_?[LG]_(?P<path>.*?)_*$")
-QUIET_GUARDS = {"BUILTIN_MATCH", "MODULE_MATCH", "SHAPE_ENV", "GLOBAL_STATE", "TORCH_FUNCTION_STATE", "AUTOGRAD_SAVED_TENSORS_HOOKS"}
+QUIET_GUARDS = {
+    "BUILTIN_MATCH", "MODULE_MATCH", "GLOBAL_STATE", "TORCH_FUNCTION_STATE", "AUTOGRAD_SAVED_TENSORS_HOOKS",
+    "GRAD_MODE", "DEFAULT_DEVICE", "DETERMINISTIC_ALGORITHMS",
+}  # fmt: skip
 
 
 def readable_inputs(graph: Graph) -> dict[str, str]:
@@ -44,8 +52,8 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
     lines = [origin.line for node in gm.graph.nodes if node.op not in ("placeholder", "output") and (origin := origins[node.name]).line]
     for node in gm.graph.nodes:
         for name in re.findall(rf'File "{re.escape(SNIPPET)}", line \d+, in (\S+)', node.meta.get("stack_trace") or "")[:1]:
-            resumed = re.match(r"torch_dynamo_resume_in_(.+)_at_(\d+)", name)
-            title = f"{resumed[1]}, after the break at line {resumed[2]}" if resumed else name
+            after = resumed(name)
+            title = f"{after[0]}, after the break at line {after[1]}" if after else name
             return title, min(lines, default=0)
     for node in gm.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
@@ -53,63 +61,137 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
     return "graph", stopped.frames[-1][1] if stopped and stopped.frames else 0
 
 
-def describe_region(
-    draft: Draft, gm: GraphModule, origins: OriginTable, guards: tuple[GuardRow, ...], stopped: Break | None, device: str
-) -> None:
-    """Fills in the stage."""
-    nodes = list(gm.graph.nodes)
-    draft.origins = [origins[node.name] for node in nodes]
-    shown = listing(gm.graph, "forward", device)
-    draft.section("FX graph", shown.text, "python", shown.marks)
-    draft.section("Guards", guard_text(guards, nodes))
-    if stopped:
-        line = next((line for file, line in reversed(stopped.frames) if file == SNIPPET), stopped.frames[-1][1] if stopped.frames else 0)
-        draft.origins = [*draft.origins, Origin(line=line, end_line=line)]
-        short, rest = first_sentence(stopped.reason)
-        draft.section("Graph breaks", f"line {line}: {stopped.reason}", "text", [(len(nodes),)])
+class Places:
+    """Positions in a stage's origins: those of the graph's nodes first, then one for each line of the snippet that is asked for."""
+
+    def __init__(self, origins: Sequence[Origin]) -> None:
+        self.origins = list(origins)
+        self.lines: dict[int, int] = {}
+
+    def at(self, line: int) -> tuple[int, ...]:
+        """The position of a whole line; none for line 0."""
+        if not line:
+            return ()
+        if line not in self.lines:
+            self.lines[line] = len(self.origins)
+            self.origins.append(Origin(line=line, end_line=line))
+        return (self.lines[line],)
+
+
+def own_line(frames: Sequence[tuple[str, int]]) -> int:
+    """The innermost line of the snippet among frames, that of another file if there is none."""
+    return next((line for file, line in reversed(frames) if file == SNIPPET), frames[-1][1] if frames else 0)
+
+
+def graph_section(gm: GraphModule, device: str) -> Listing:
+    """The graph as text, with marks by the position of each node."""
+    return listing(gm.graph, "forward", device)
+
+
+def describe_breaks(draft: Draft, places: Places, breaks: Sequence[Break], earlier: Sequence[Break] = ()) -> None:
+    """Adds a decision and a paragraph for each graph break. ``earlier``: those just before, which left no graph of their own."""
+    rows: list[tuple[str, tuple[int, ...]]] = []
+    for stopped in (*earlier, *breaks):
+        line, said = own_line(stopped.frames), Explained.of(stopped.reason)
+        ended = "" if any(stopped is one for one in breaks) else " (before this graph; nothing was captured up to there)"
+        rows += [("", ())] * bool(rows) + [(f"line {line}: {said.headline}{ended}", places.at(line))]
+        rows += [(f"  {text}", ()) for text in (said.explanation, *(f"hint: {hint}" for hint in said.hints)) if text]
+        rows += [(f"  more: {said.link}", ())] * bool(said.link)
+        own = [number for file, number in stopped.frames if file == SNIPPET]
+        rows += [("  reached by:", ())] * bool(own) + [
+            (f"    line {number}: {source_line(number)}".rstrip(), places.at(number)) for number in own
+        ]
         draft.decisions.append(
             Decision(
                 subject=f"line {line}",
                 verdict="refused",
                 rule="graph_break",
-                reason=short + rest,
-                origins=(len(nodes),),
-                numbers={"line": line},
+                reason=said.sentence[:4_000],
+                origins=places.at(line),
+                numbers={"line": line, "hint": " ".join(said.hints)[:1_000], "more": said.link},
             )
         )
-    else:
-        draft.section("Graph breaks", "None: the graph ends where the function returns.")
-    draft.drawing = drawing(gm.graph, device)
-    calls = sum(node.op.startswith("call") for node in nodes)
-    inputs = sum(node.op == "placeholder" for node in nodes)
-    draft.facts |= {"operations": calls, "inputs": inputs, "guards": len(guards), "graph_breaks": int(stopped is not None)}
+    text = "\n".join(text for text, _ in rows) or "None: the graph ends where the function returns."
+    draft.section("Graph breaks", text, "text", [marks for _, marks in rows])
 
 
-def first_sentence(reason: str) -> tuple[str, str]:
-    """Dynamo's headline, and its explanation and hint without the developer's part."""
-    kept = [line.strip() for line in reason.splitlines() if line.strip()]
-    kept = [line for line in kept if not line.startswith(("Developer debug context", "For more details"))]
-    return kept[0] if kept else "unknown", (". " + " ".join(kept[1:]) if len(kept) > 1 else "")
+def source_line(number: int) -> str:
+    return linecache.getline(SNIPPET, number).strip()
 
 
-def guard_text(guards: tuple[GuardRow, ...], nodes: list[Node]) -> str:
-    """One guard a line: first those that name the visitor's values."""
-    tensors = {str(node.target): node for node in nodes if node.op == "placeholder"}
-    loud = [guard for guard in guards if guard.kind not in QUIET_GUARDS]
-    quiet = [guard for guard in guards if guard.kind in QUIET_GUARDS]
-    lines = [_guard_line(guard, tensors) for guard in loud]
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What Dynamo says of a graph break, taken apart, without what it adds for its own developers."""
+
+    headline: str
+    explanation: str
+    hints: tuple[str, ...]
+    link: str
+
+    @staticmethod
+    def of(reason: str) -> Explained:
+        """Dynamo's own words: a headline, then indented paragraphs that begin with their kind."""
+        rows = [row.strip() for row in reason.splitlines() if row.strip()]
+        link = next((match[1] for row in rows if (match := re.search(r"please visit: (\S+)", row))), "")
+        hints = tuple(row.removeprefix("Hint: ") for row in rows if row.startswith("Hint: "))
+        dropped = ("Hint: ", "Developer debug context", "For more details", "Encountered graph break when attempting to trace")
+        kept = [row for row in rows if not row.startswith(dropped)]
+        told = [row.removeprefix("Explanation: ") for row in kept[1:]]
+        return Explained(kept[0] if kept else "unknown", " ".join(told), hints, link)
+
+    @property
+    def sentence(self) -> str:
+        """All of it in one row."""
+        parts = [self.headline.rstrip("."), self.explanation.rstrip("."), *(f"Hint: {hint}".rstrip(".") for hint in self.hints)]
+        return ". ".join(part for part in parts if part)
+
+
+def describe_guards(draft: Draft, places: Places, guards: Sequence[GuardRow], nodes: Sequence[Node]) -> None:
+    """Adds the guards, one a line: first those that name the visitor's values, each with the line that needs it."""
+    tensors = {_plain(str(node.target)): node for node in nodes if node.op == "placeholder"}
+    loud = [row for guard in guards if guard.kind not in QUIET_GUARDS for row in _guard_lines(guard, tensors)]
+    quiet = [row for guard in guards if guard.kind in QUIET_GUARDS for row in _guard_lines(guard, tensors)]
+    rows = list(dict.fromkeys(loud))
     if quiet:
-        lines += ["", "# About Python and PyTorch themselves:"] + [_guard_line(guard, tensors) for guard in quiet]
-    return "\n".join(lines) or "None."
+        rows += [("", 0), ("# About Python and PyTorch themselves:", 0), *dict.fromkeys(quiet)]
+    draft.section("Guards", "\n".join(text for text, _ in rows) or "None.", "text", [places.at(line) for _, line in rows])
 
 
-def _guard_line(guard: GuardRow, tensors: dict[str, Node]) -> str:
+def _plain(name: str) -> str:
+    """The name of a source or an input, however it is written: ``L['x']`` and ``L_x_`` are the same."""
+    return re.sub(r"[\W_]+", "_", name).strip("_").lower()
+
+
+def _guard_lines(guard: GuardRow, tensors: Mapping[str, Node]) -> list[tuple[str, int]]:
     subject = guard.subject if guard.subject not in ("", "None") else "global"
-    detail = "; ".join(guard.code)
+    line = own_line(guard.frames)
+    details = ["; ".join(guard.code)]
     if guard.kind == "TENSOR_MATCH":
-        mangled = re.sub(r"\W+", "_", subject)
-        node = next((node for target, node in tensors.items() if target.strip("_") == mangled.strip("_")), None)
+        node = tensors.get(_plain(subject))
         value = node_value(node) if node else None
         if isinstance(value, torch.Tensor):
-            detail = describe(value) + (", requires grad" if value.requires_grad else "")
-    return f"{guard.kind:<24} {subject}" + (f"  is  {detail}" if detail else "")
+            details = [describe(value) + (", requires grad" if value.requires_grad else "")]
+    elif guard.kind == "SHAPE_ENV":
+        subject, details = "sizes", list(guard.code)
+    ending = f"  # line {line}" if line else ""
+    return [(f"{guard.kind:<24} {subject}" + (f"  is  {detail}" if detail else "") + ending, line) for detail in details]
+
+
+def describe_symbols(draft: Draft, places: Places, symbols: Sequence[SymbolRow]) -> None:
+    """Adds the sizes and numbers that were left open, with what was decided about them, and those of them that became constants."""
+    rows: list[tuple[str, tuple[int, ...]]] = []
+    for symbol in symbols:
+        first, *others = symbol.sources or ("a value that only a run will know",)
+        known = "".join([f", {symbol.hint} in this call" if symbol.hint else "", f", {symbol.range}" if symbol.range else ""])
+        rows.append((f"{symbol.name} = {first}{known}", ()))
+        rows += [(f"    the same symbol, since equal in this call: {other}", ()) for other in others]
+        for fact in symbol.facts:
+            line = own_line(fact.frames)
+            rows.append((f"    guard: {fact.text}" + (f"  # line {line}" if line else ""), places.at(line)))
+        if symbol.value:
+            line = own_line(symbol.decided)
+            kind = "made the constant" if symbol.constant else "replaced by"
+            rows.append((f"    {kind} {symbol.value}" + (f"  # line {line}" if line else ""), places.at(line)))
+    text = "\n".join(text for text, _ in rows) or "None: every size and number in this graph is a constant."
+    draft.section("Symbols", text, "text", [marks for _, marks in rows])
+    draft.facts["symbols"] = len(symbols)

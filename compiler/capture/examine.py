@@ -11,6 +11,7 @@ import torch
 
 from compiler.capture.aot import CompiledPart
 from compiler.capture.eager import OpCall, describe_eager, eager_calls, size_of, tensors_in
+from compiler.capture.frames import Frames
 from compiler.capture.gradients import backward_of, with_gradient
 from compiler.capture.numerics import Numerics
 from compiler.capture.origins import Span
@@ -60,6 +61,10 @@ class Examiner:
     modules: dict[str, Span] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     compiler: CompilerName = "fuselab"
+    frames: Frames = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.frames = Frames(self.recorder)
 
     @property
     def device(self) -> str:
@@ -78,7 +83,9 @@ class Examiner:
 
     def finish(self) -> None:
         """Emits ``timing`` and ``numerics`` of every region that was called."""
+        self.frames.finish()
         for call in self.calls:
+            self._lower_backward(call)
             for examine in (self._numerics, self._timing) if present_here(self.target) else (self._timing, self._numerics):
                 for part in call.region.compiler.parts:
                     with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
@@ -89,6 +96,16 @@ class Examiner:
             if self.options.measure and present_here(self.target):
                 self._eager_times(call)
 
+    def _lower_backward(self, call: Call) -> None:
+        """Inductor compiles a backward part when it is first called. If the script never calls it, it is called here, to be seen."""
+        if not getattr(call.region.compiler, "waiting", False) or not present_here(self.target):
+            return
+        with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
+            backward = backward_of(call.region.compiled, call.fresh())
+            if backward is not None:
+                run_once(backward)
+                self.recorder.note("The script never runs a backward pass of a region that has one; Fuselab ran it, so that it is compiled.")
+
     # Numerics
 
     def _numerics(self, call: Call, part: Part) -> None:
@@ -96,6 +113,8 @@ class Examiner:
             numerics = Numerics(call.region, call.fresh, part)
             if present_here(self.target):
                 numerics.against_eager(draft)
+            elif not isinstance(call.region.compiler.parts[part], CompiledPart):
+                draft.skip(f"Compiled for {self.target.name}, which is not here: Inductor's code was not run, and the region ran eagerly.")
             else:
                 numerics.interpreted(draft)
 

@@ -10,10 +10,10 @@ import torch
 from torch.fx import GraphModule, Node
 
 from compiler.capture.aot import AotCompiler
-from compiler.capture.dynamo import describe_region, title_of
-from compiler.capture.origins import Span, dynamo_origins
+from compiler.capture.frames import Frames
+from compiler.capture.origins import Span
 from compiler.capture.present import present_here
-from compiler.observe.torch_names import graph_break, guard_rows, static_fakes
+from compiler.observe.torch_names import static_fakes
 from compiler.options import Options
 from compiler.recorder import Recorder
 from compiler.target import Target
@@ -21,10 +21,16 @@ from compiler.trace import Decision
 
 
 class Observer(Protocol):
-    """Who wants to look at regions while a snippet runs. ``modules``: where the snippet built each module, by its id as text."""
+    """Who wants to look at regions while a snippet runs. ``modules``: where the snippet built each module, by its id as text.
+
+    ``frames`` has the regions found so far, and emits their ``dynamo`` stages.
+    """
 
     @property
     def modules(self) -> Mapping[str, Span]: ...
+
+    @property
+    def frames(self) -> Frames: ...
 
     def called(self, region: Region, inputs: Sequence[Any]) -> None:
         """The region is about to run for the first time, with these inputs."""
@@ -79,24 +85,19 @@ def compile_region(
 
     Raises CompileError when a stage fails; the recorder has that stage by then.
     """
-    modules = observer.modules if observer else {}
-    origins = dynamo_origins(gm.graph, modules)
-    stopped = graph_break(gm)
-    region = recorder.region(*title_of(gm, stopped, origins))
     symbolic = any(isinstance(value, torch.SymInt | torch.SymFloat) or _symbolic(value) for value in example_inputs) or _symbolic_inputs(gm)
-    with recorder.stage(region, "dynamo") as draft:
-        describe_region(draft, gm, origins, guard_rows(), stopped, "cuda" if target.is_gpu else "")
-        if symbolic:
-            draft.decisions.append(SPECIALISED)
+    frames, modules = (observer.frames, observer.modules) if observer else (Frames(recorder), {})
+    captured = frames.capture(gm, modules, "cuda" if target.is_gpu else "", [FOR_EACH_SIZE] if symbolic else [])
+    region = captured.region
 
     def compile_static(static: GraphModule, inputs: Sequence[Any]) -> Region:
-        compiler = AotCompiler(region, static, options, target, present_here(target), recorder, origins)
+        compiler = AotCompiler(region, static, options, target, present_here(target), recorder, captured.origins)
         return Region(region, static, compiler, compiler.compile(inputs), observer)
 
     return Specialised(compile_static, gm) if symbolic else compile_static(gm, example_inputs)
 
 
-SPECIALISED = Decision(
+FOR_EACH_SIZE = Decision(
     subject="sizes",
     verdict="noted",
     rule="specialised",

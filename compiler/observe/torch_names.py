@@ -33,9 +33,12 @@ RELIES_ON = (
 
 @dataclass(frozen=True, slots=True)
 class GuardRow:
+    """A guard: of which kind, what it watches, as which Python conditions, and the user's frames that led to it, outermost first."""
+
     kind: str
     subject: str
     code: tuple[str, ...]
+    frames: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +49,15 @@ class Break:
     frames: tuple[tuple[str, int], ...]
 
 
-def guard_rows() -> tuple[GuardRow, ...]:
-    """What must hold for the graph being compiled right now to be used again."""
-    context = torch._guards.TracingContext.try_get()
+def guard_rows(context: Any = None) -> tuple[GuardRow, ...]:  # noqa: ANN401  # a TracingContext
+    """What must hold for a graph to be used again: by default for the one being compiled right now."""
+    context = context or torch._guards.TracingContext.try_get()
     if context is None:
         return ()
-    rows = [GuardRow(g.create_fn_name(), str(g.name), tuple(g.code_list or ())) for g in context.guards_context.dynamo_guards]
+    rows = [
+        GuardRow(g.create_fn_name(), str(g.name), tuple(g.code_list or ()), tuple((f.filename, f.lineno or 0) for f in g.user_stack or ()))
+        for g in context.guards_context.dynamo_guards
+    ]
     return tuple(sorted(set(rows), key=lambda row: (row.kind != "TENSOR_MATCH", row.kind, row.subject)))
 
 

@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -22,7 +23,7 @@ FLUSH_BYTES = 256 << 20
 class Prepared:
     """What can be run once only after a preparation that is not timed, such as a backward pass after its forward pass."""
 
-    prepare: Callable[[], Callable[[], object]]
+    prepare: Callable[[], Callable[[], Any]]
 
 
 Subject = Callable[[], object] | Prepared

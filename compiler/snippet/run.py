@@ -19,6 +19,7 @@ from compiler.capture.examine import Examiner
 from compiler.capture.observed import observe_region
 from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
+from compiler.observe.dynamo_names import watching_frames
 from compiler.observe.inductor_names import settings_of
 from compiler.observe.torch_names import fresh_dynamo, optimize
 from compiler.options import Options
@@ -81,7 +82,8 @@ class Run:
     def whole(self) -> Problem | None:
         """Runs, then measures; the first thing that went wrong, if anything did."""
         out, err = Printed("stdout", self.recorder.emit), Printed("stderr", self.recorder.emit)
-        with fresh_dynamo(), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        watching = watching_frames(self.examiner.frames.log)
+        with fresh_dynamo(), watching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
                 problem = self._script()
                 out.finish()
