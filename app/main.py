@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app import store
 from app.events import Announcer
 from app.jobs import keep_queue, keep_worker
-from app.pages import about, api, playground
+from app.pages import about, api, compare, playground
 from app.pages.context import render
 from app.settings import ROOT, Settings
 from app.settings import settings as read_settings
@@ -52,7 +52,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     )
     app.state.settings, app.state.sessions = settings, sessions
     app.state.announcer = Announcer(sessions, settings.poll_seconds)
-    for page in (playground, api, about):
+    for page in (playground, compare, api, about):
         app.include_router(page.router)
     folder = ROOT / "static" / "dist"
     app.mount("/static", StaticFiles(directory=folder, check_dir=False), name="static")

@@ -178,6 +178,12 @@ def find_run(session: Session, run_id: str) -> RunRow | None:
     return _run_row(run) if run else None
 
 
+def find_runs(session: Session, run_ids: Sequence[str]) -> dict[str, RunRow]:
+    """Those of these runs that there are, by id."""
+    found = session.scalars(select(Run).where(Run.id.in_(set(run_ids))).execution_options(populate_existing=True))
+    return {run.id: _run_row(run) for run in found}
+
+
 def progress(session: Session, run_id: str) -> tuple[int, bool]:
     """The number of the run's last event, and whether it has finished."""
     row = session.execute(select(Run.last_seq, Run.status).where(Run.id == run_id)).one_or_none()

@@ -8,7 +8,7 @@ const source = fileURLToPath(new URL(".", import.meta.url));
 const target = fileURLToPath(new URL("../dist/", import.meta.url));
 rmSync(target, { recursive: true, force: true });
 const options = { outdir: target, bundle: true, minify: true, target: "es2022", legalComments: "none", logLevel: "warning" };
-await build({ ...options, entryPoints: [source + "playground.js"], format: "esm" });
+await build({ ...options, entryPoints: [source + "playground.js", source + "compare.js"], format: "esm" });
 await build({ ...options, entryPoints: [source + "theme.js", source + "layout.js", source + "style.css"], format: "iife" });
 copyFileSync(source + "icon.svg", target + "icon.svg");
 const hash = createHash("sha256");

@@ -4,6 +4,7 @@ import { search, searchKeymap } from "@codemirror/search";
 import { EditorState } from "@codemirror/state";
 import { EditorView, keymap, lineNumbers } from "@codemirror/view";
 import { classHighlighter } from "@lezer/highlight";
+import { copy } from "./copy.js";
 import { language } from "./languages.js";
 import { linkable } from "./links.js";
 
@@ -35,17 +36,6 @@ export function upgradeListings(root, links) {
     links.add(view, section.dataset.marks ? JSON.parse(section.dataset.marks) : []);
   }
   for (const element of root.querySelectorAll("tr[data-lines]")) links.watchElement(element, JSON.parse(element.dataset.lines));
-}
-
-export async function copy(text, button) {
-  const label = button.textContent;
-  try {
-    await navigator.clipboard.writeText(text);
-    button.textContent = "Copied";
-  } catch {
-    button.textContent = "Not allowed";
-  }
-  setTimeout(() => { button.textContent = label; }, 1400);
 }
 
 let worker = null;

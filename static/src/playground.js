@@ -8,8 +8,9 @@ import { EditorState } from "@codemirror/state";
 import { drawSelection, EditorView, highlightActiveLine, highlightActiveLineGutter, keymap, lineNumbers } from "@codemirror/view";
 import htmx from "./htmx.js";
 import "htmx-ext-sse";
+import { copy } from "./copy.js";
 import { Links } from "./links.js";
-import { copy, shared, upgradeDrawings, upgradeListings } from "./listings.js";
+import { shared, upgradeDrawings, upgradeListings } from "./listings.js";
 
 const find = (id) => document.getElementById(id);
 const links = new Links();
@@ -198,6 +199,11 @@ document.addEventListener("change", (event) => {
     keepAddress();
     loadPanel();
   }
+});
+
+document.addEventListener("submit", (event) => {
+  const field = event.target.querySelector(".tab-field");
+  if (field) field.value = current().tab;
 });
 
 document.addEventListener("input", (event) => {
