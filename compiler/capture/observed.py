@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,29 +13,44 @@ from torch.fx import GraphModule
 
 from compiler.capture.aot import Shown, draws
 from compiler.capture.dynamo import readable_inputs
-from compiler.capture.listing import drawing, listing
+from compiler.capture.inherited import Inherited
+from compiler.capture.joint import INFERENCE, ShownJoint, describe_joint, joint_shown
+from compiler.capture.observed_autotune import describe_autotune
+from compiler.capture.observed_code import (
+    describe_code,
+    describe_configuration,
+    describe_outcome,
+    describe_times,
+    describe_wrapper,
+    kernels_of,
+)
+from compiler.capture.observed_graphs import Before, before_passes, describe_aten, describe_passes
+from compiler.capture.observed_loops import describe_fusion, describe_loops
 from compiler.capture.origins import OriginTable, aten_origins
+from compiler.capture.places import Places, every_view
 from compiler.capture.region import Observer, Region
-from compiler.observe.inductor_names import Pair, Sighting, compile_observed, config_diff, missing_names
-from compiler.observe.torch_names import mutated_inputs
+from compiler.observe.inductor_names import Lacking, Sighting, compile_observed, lacking
+from compiler.observe.inductor_passes import PassLog
+from compiler.observe.torch_names import input_place, mutated_inputs
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
-from compiler.trace import Decision, Kernel, Part, StageName
+from compiler.trace import Kernel, Part, StageName
 
-_KERNEL = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''(.*?)'''", re.MULTILINE | re.DOTALL)
-_EXTERN = re.compile(r"^\s+(?:\w+ = )?(extern_kernels\.\w+|torch\.ops\.[\w.]+)\(", re.MULTILINE)
 BELOW: tuple[StageName, ...] = ("ttir", "ttgir", "llir", "ptx", "sass")
+COMPILED: tuple[StageName, ...] = ("aten", "loops", "fusion", "autotune", "code", "wrapper")
 ABSENT = "Inductor is observed on the CPU only so far: choose the target cpu. The region ran eagerly."
 EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the eager tab shows."
+NOTHING = "Inductor had nothing to compile in this part."
 
 
 @dataclass(slots=True)
 class ObservedPart:
-    """One part of a region as Inductor compiled it. ``keep`` and ``last`` stay unused: its kernels are not timed singly."""
+    """One part of a region as Inductor compiled it. ``keep`` and ``last`` stay unused: its kernels are timed through its wrapper module."""
 
     part: Part
     gm: GraphModule
     shown: Shown
+    kernels: tuple[Kernel, ...] = ()
     keep: bool = False
     last: list[Any] | None = None
 
@@ -47,63 +62,163 @@ class ObservedPart:
 
 @dataclass(slots=True)
 class ObservedCompiler:
-    """The parts of one region, by name."""
+    """The parts of one region, by name; told by Inductor what it does (``observe.inductor_names.Told``)."""
 
     region: int
     graph: GraphModule
     recorder: Recorder
     origins: OriginTable
+    target: Target
+    missing: Lacking
     parts: dict[Part, ObservedPart] = field(default_factory=dict)
     mutated: tuple[int, ...] = ()
+    passes: PassLog = field(default_factory=PassLog)
+    shown: ShownJoint | None = None
+    halves: tuple[GraphModule, GraphModule, int] | None = None
+    before: Before | None = None
+    seen: int = 0
+    told_of_region: bool = False
+    inherited: Inherited = field(default_factory=Inherited)
 
     @property
     def readable(self) -> list[str]:
         """The visitor's names of the inputs, in order."""
         return list(readable_inputs(self.graph.graph).values())
 
+    @property
+    def waiting(self) -> bool:
+        """The backward part has not been compiled: Inductor does so when it is first called."""
+        return self.halves is not None and "backward" not in self.parts
+
     def compile(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
         """Inductor's callable for the region."""
-        return compile_observed(self.graph, inputs, private_folder(), settings, self._made)
+        compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
+        self._region_stages()
+        return compiled
 
-    def _made(self, backward: bool, sighting: Sighting, compiled: Callable[..., Any]) -> Callable[..., Any]:
+    # What Inductor tells
+
+    def joint(self, gm: GraphModule) -> None:
+        self.shown = joint_shown(gm, self.origins)
+
+    def cut(self, forward: GraphModule, backward: GraphModule, forward_outputs: int) -> None:
+        self.halves = (forward, backward, forward_outputs)
+
+    def begin(self, backward: bool, gm: GraphModule) -> None:
+        self._region_stages()
+        part: Part = "backward" if backward else "forward"
+        names = self._placeholders(gm)
+        self.before = before_passes(gm, part, self._origins(gm, names), self._readable_notes(names))
+        self.seen = len(self.passes.changes)
+
+    def made(self, backward: bool, gm: GraphModule, sighting: Sighting, compiled: Callable[..., Any]) -> Callable[..., Any]:
         part: Part = "backward" if backward else "forward"
         if not backward:
             self.mutated = tuple(place for place in mutated_inputs() if place < len(self.readable))
-        if sighting.graph is None:
-            for name in ("aten", "loops", "fusion", "code", "wrapper"):
-                self._skip(name, part, "Inductor had nothing to compile in this part.")
-            return compiled
-        gm = sighting.graph
-        origins = aten_origins(gm.graph, {}, self.origins)
-        with self.recorder.stage(self.region, "aten", part) as draft:
-            draft.origins = [origins[node.name] for node in gm.graph.nodes]
-            shown = listing(gm.graph, part)
-            draft.section("ATen graph after Inductor's passes", shown.text, "python", shown.marks)
-            draft.drawing = drawing(gm.graph)
-            draft.facts["operations"] = sum(node.op.startswith("call") for node in gm.graph.nodes)
-        with self.recorder.stage(self.region, "loops", part) as draft:
-            for name, text in sighting.before:
-                draft.section(name, text)
-            draft.facts["loops"] = len(sighting.before)
-        with self.recorder.stage(self.region, "fusion", part) as draft:
-            describe_fusion(draft, sighting)
-        kernels = kernels_of(sighting.code, part)
-        with self.recorder.stage(self.region, "code", part) as draft:
-            for name, kind, text in _KERNEL.findall(sighting.code):
-                draft.section(name, text.strip("\n"), "cpp" if kind.startswith("cpp") else "python")
-            draft.kernels = kernels
-        with self.recorder.stage(self.region, "wrapper", part) as draft:
-            draft.section("Output code", sighting.code, "python")
-            draft.facts |= {"config": "; ".join(f"{name}={value}" for name, value in config_diff().items())[:4_000] or "defaults"}
-        for name in BELOW:
-            reason = "Inductor's C++ is shown, not its machine code." if name == "sass" else "The CPU's kernels are C++."
-            self._skip(name, part, reason)
-        self.parts[part] = ObservedPart(part, gm, Shown(tuple(origins[node.name] for node in gm.graph.nodes), len(kernels)))
+        self._stages(part, sighting.code.graph or gm, sighting, compiled)
         return compiled
+
+    # Stages
+
+    def _region_stages(self) -> None:
+        """The stages of the region as a whole, once."""
+        if self.told_of_region:
+            return
+        self.told_of_region = True
+        with self._stage("joint", "") as draft:
+            if draft is None:
+                return
+            if self.shown is None or self.halves is None:
+                draft.skip(INFERENCE)
+            else:
+                self.inherited.learn(self.passes.changes, self.origins)
+                describe_joint(draft, self.shown, *self.halves, inherited=self.inherited.origins)
+                draft.millis = self.passes.seconds.get("joint", 0.0) * 1e3
+        with self._stage("passes", "") as draft:
+            if draft is not None:
+                describe_passes(draft, self.passes, ("pre-grad", "joint"))
+                draft.millis = sum(self.passes.seconds.get(phase, 0.0) for phase in ("pre-grad", "joint")) * 1e3
+
+    def _stages(self, part: Part, gm: GraphModule, sighting: Sighting, compiled: Callable[..., Any]) -> None:
+        names = self._placeholders(gm)
+        places = Places.of(gm.graph, self._origins(gm, names))
+        with self._stage("passes", part) as draft:
+            if draft is not None:
+                describe_passes(draft, self.passes, ("post-grad",), self.seen)
+        with self._stage("aten", part) as draft:
+            if draft is not None:
+                describe_aten(draft, gm, part, places, self.before, self._readable_notes(names))
+        views = every_view([*sighting.before, *sighting.after])
+        kernels = kernels_of(sighting.code, sighting.after, views, places, part)
+        if not sighting.code.code and not self.missing.stages.get("code"):
+            for name in COMPILED[1:]:
+                self._skip(name, part, NOTHING)
+        else:
+            self._generated(part, sighting, places, kernels, compiled)
+        for below in BELOW:
+            self._skip(below, part, "Inductor's C++ is shown, not its machine code." if below == "sass" else "The CPU's kernels are C++.")
+        self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels))
+
+    def _generated(self, part: Part, sighting: Sighting, places: Places, kernels: Sequence[Kernel], compiled: Callable[..., Any]) -> None:
+        views = every_view([*sighting.before, *sighting.after])
+        with self._stage("loops", part) as draft:
+            if draft is not None:
+                describe_loops(draft, sighting.before, places)
+                draft.millis = sighting.code.lowering_seconds * 1e3
+        with self.recorder.stage(self.region, "fusion", part) as draft:
+            describe_fusion(draft, sighting.fusion, sighting.before, sighting.after, places, self._lacks("fusion"))
+            draft.kernels = list(kernels)
+            draft.millis = sighting.fusion.seconds * 1e3
+        with self._stage("autotune", part) as draft:
+            if draft is not None:
+                describe_autotune(draft, sighting.tuning, kernels, places)
+        with self._stage("code", part) as draft:
+            if draft is not None:
+                describe_code(draft, sighting.code, kernels, views, places)
+                draft.millis = max(0.0, sighting.code.codegen_seconds - sighting.fusion.seconds) * 1e3
+        with self.recorder.stage(self.region, "wrapper", part) as draft:
+            if self._lacks("code"):
+                draft.section("Output code", self._lacks("code"))
+            else:
+                describe_wrapper(draft, sighting.code, views, places)
+            describe_configuration(draft, sighting.config)
+            describe_times(draft, sighting.times, sighting.seconds)
+            describe_outcome(draft, compiled, sighting.counts)
+
+    @contextmanager
+    def _stage(self, name: StageName, part: Part) -> Iterator[Draft | None]:
+        """The stage to be filled in, or None where it is skipped because a private name is missing."""
+        with self.recorder.stage(self.region, name, part) as draft:
+            if lacks := self._lacks(name):
+                draft.skip(lacks)
+                yield None
+            else:
+                yield draft
+
+    def _lacks(self, name: str) -> str:
+        found = self.missing.stages.get(name, ())
+        return f"The installed PyTorch lacks {', '.join(found)}, which this stage relies on." if found else ""
 
     def _skip(self, name: StageName, part: Part, reason: str) -> None:
         with self.recorder.stage(self.region, name, part) as draft:
             draft.skip(reason)
+
+    # Names and origins
+
+    def _origins(self, gm: GraphModule, names: Mapping[str, str]) -> OriginTable:
+        """The origins of a graph's nodes; those that a pass made come from what it replaced."""
+        self.inherited.learn(self.passes.changes, self.origins)
+        return self.inherited.completed(aten_origins(gm.graph, names, self.origins))
+
+    def _placeholders(self, gm: GraphModule) -> dict[str, str]:
+        """Dynamo's name of each placeholder that stands for one of the region's inputs."""
+        dynamo = [node.name for node in self.graph.graph.nodes if node.op == "placeholder"]
+        places = {node.name: input_place(node) for node in gm.graph.nodes if node.op == "placeholder"}
+        return {name: dynamo[place] for name, place in places.items() if place is not None and place < len(dynamo)}
+
+    def _readable_notes(self, names: Mapping[str, str]) -> dict[str, str]:
+        readable = readable_inputs(self.graph.graph)
+        return {name: readable[source] for name, source in names.items() if source in readable}
 
 
 @functools.cache
@@ -114,38 +229,6 @@ def _folder(parent: str) -> tempfile.TemporaryDirectory[str]:
 def private_folder() -> str:
     """Where Inductor keeps what it builds: a folder of this process."""
     return _folder(tempfile.gettempdir()).name  # a forked process may have a temporary folder of its own
-
-
-def describe_fusion(draft: Draft, sighting: Sighting) -> None:
-    """Fills in the stage: the groups that are left, and every pair of every round."""
-    for name, text, _ in sighting.after:
-        draft.section(name, text)
-    draft.decisions = [decision_of(pair) for pair in sighting.pairs.values()]
-    draft.facts |= {"rounds": sighting.round, "groups": len(sighting.after), "refusals_said": len(sighting.reasons)}
-    draft.facts |= {"fusions": sighting.fusions, "nodes": len(sighting.before)}
-
-
-def decision_of(pair: Pair) -> Decision:
-    verdict = "fused" if pair.fused else "lost" if pair.legal else "refused"
-    rule = "score_fusion" if pair.legal or pair.fused else re.sub(r"\W+", "_", pair.reason.split(":")[0])[:60].strip("_") or "can_fuse"
-    said = {
-        "fused": "Inductor may fuse them, and did.",
-        "lost": "Inductor may fuse them, but another fusion came first or this one was given up.",
-        "refused": pair.reason or "Inductor's can_fuse refused without a reason.",
-    }
-    subject = f"{pair.first} + {pair.second}"
-    return Decision.model_validate({
-        "subject": subject[:400], "verdict": verdict, "rule": rule, "reason": said[verdict][:4_000], "numbers": dict(pair.score),
-        "round": pair.round,
-    })  # fmt: skip
-
-
-def kernels_of(code: str, part: Part) -> list[Kernel]:
-    """The launches of the output code: generated kernels, and calls of libraries."""
-    made = [
-        Kernel(name=name[:400], kind="cpp" if kind.startswith("cpp") else "triton", part=part) for name, kind, _ in _KERNEL.findall(code)
-    ]
-    return made + [Kernel(name=name[:400], kind="extern", part=part) for name in _EXTERN.findall(code)]
 
 
 def observe_region(
@@ -159,14 +242,16 @@ def observe_region(
     observer: Observer,
 ) -> Callable[..., Any]:
     """Has Inductor compile one of Dynamo's graphs, or leaves it to eager."""
-    captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "")
-    region = captured.region
-    made = ObservedCompiler(region, gm, recorder, captured.origins)
-    missing = missing_names() if compiler == "inductor" else ()
-    lacking = f"The installed PyTorch lacks {', '.join(missing)}, which observing relies on." if missing else ""
-    reason = EAGER if compiler == "eager" else ABSENT if target.is_gpu else lacking
+    captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "", [])
+    region, origins = captured.region, captured.origins
+    missing = lacking() if compiler == "inductor" else Lacking((), {})
+    made = ObservedCompiler(region, gm, recorder, origins, target, missing)
+    unable = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on." if missing.core else ""
+    reason = EAGER if compiler == "eager" else ABSENT if target.is_gpu else unable
     if not reason:
         return Region(region, gm, made, made.compile(inputs, settings), observer)
-    for name in ("aten", "loops", "fusion", "code", "wrapper", *BELOW, "timing", "numerics"):
+    for name in ("joint", "passes"):
+        made._skip(name, "", reason)
+    for name in (*COMPILED, *BELOW, "timing", "numerics"):
         made._skip(name, "forward", reason)
     return Region(region, gm, made, gm, observer)
