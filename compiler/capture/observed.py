@@ -28,9 +28,11 @@ from compiler.capture.observed_graphs import Before, before_passes, describe_ate
 from compiler.capture.observed_loops import describe_fusion, describe_loops
 from compiler.capture.origins import OriginTable, aten_origins
 from compiler.capture.places import Places, every_view
+from compiler.capture.present import present_here
 from compiler.capture.region import Observer, Region
 from compiler.observe.inductor_names import Lacking, Sighting, compile_observed, lacking
 from compiler.observe.inductor_passes import PassLog
+from compiler.observe.retarget import on_target, retargeted
 from compiler.observe.torch_names import input_place, mutated_inputs
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
@@ -38,7 +40,6 @@ from compiler.trace import Kernel, Part, StageName
 
 BELOW: tuple[StageName, ...] = ("ttir", "ttgir", "llir", "ptx", "sass")
 COMPILED: tuple[StageName, ...] = ("aten", "loops", "fusion", "autotune", "code", "wrapper")
-ABSENT = "Inductor is observed on the CPU only so far: choose the target cpu. The region ran eagerly."
 EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the eager tab shows."
 NOTHING = "Inductor had nothing to compile in this part."
 
@@ -91,8 +92,14 @@ class ObservedCompiler:
         return self.halves is not None and "backward" not in self.parts
 
     def compile(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
-        """Inductor's callable for the region."""
-        compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
+        """Inductor's callable for the region; where the target is not here, the region's graph, which runs eagerly on the CPU."""
+        if present_here(self.target):
+            compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
+        else:
+            with retargeted(self.target):
+                moved, fakes = on_target(self.graph, inputs, self.target)
+                compile_observed(moved, fakes, private_folder(), settings, self, self.passes)
+            compiled = self.graph
         self._region_stages()
         return compiled
 
@@ -247,7 +254,7 @@ def observe_region(
     missing = lacking() if compiler == "inductor" else Lacking((), {})
     made = ObservedCompiler(region, gm, recorder, origins, target, missing)
     unable = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on." if missing.core else ""
-    reason = EAGER if compiler == "eager" else ABSENT if target.is_gpu else unable
+    reason = EAGER if compiler == "eager" else unable
     if not reason:
         return Region(region, gm, made, made.compile(inputs, settings), observer)
     for name in ("joint", "passes"):

@@ -104,12 +104,8 @@ def compile_observed(
     settings: Mapping[str, Any],
     told: Told,
     passes: PassLog,
-    stopped: Callable[..., Callable[..., Any]] | None = None,
 ) -> Callable[..., Any]:
-    """Inductor's callable for a graph of Dynamo's. ``settings`` is the configuration that ``torch.compile`` was given.
-
-    ``stopped`` runs ``compile_fx_inner`` where its result cannot be loaded; the backward part is then compiled at once.
-    """
+    """Inductor's callable for a graph of Dynamo's. ``settings`` is the configuration that ``torch.compile`` was given."""
     import torch._functorch.config as functorch
     from torch._inductor import config
     from torch._inductor.compile_fx import compile_fx, compile_fx_inner
@@ -121,13 +117,11 @@ def compile_observed(
         told.begin(backward, graph)
         sighting = Sighting(config=inductor_config.config_diff())
         with config.patch(QUIET_CONFIG), _in_folder(folder), watching(sighting, passes, missing):
-            compiled = stopped(compile_fx_inner, graph, examples, **given) if stopped else compile_fx_inner(graph, examples, **given)
+            compiled = compile_fx_inner(graph, examples, **given)
         return told.made(backward, graph, sighting, compiled)
 
     with ExitStack() as stack:
         stack.enter_context(functorch.patch(enable_autograd_cache=False))
-        if stopped:
-            stack.enter_context(functorch.patch(force_non_lazy_backward_lowering=True))
         if "joint" not in missing:
             stack.enter_context(watching_partition(told))
         if "passes" not in missing:
