@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
+from compiler.capture.joint import INFERENCE, describe_joint, joint_shown
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
 from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
@@ -20,7 +21,7 @@ from compiler.options import Options
 from compiler.pipeline import Compiled, compile_graph
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
-from compiler.trace import Decision, Origin, Part
+from compiler.trace import Decision, Origin, Part, StageName
 
 RANDOM = ("rand", "bernoulli", "dropout", "normal", "uniform", "multinomial", "exponential", "geometric", "cauchy", "_philox")
 
@@ -88,6 +89,8 @@ def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can tak
     return memory.as_strided(plain.shape, plain.stride())
 
 
+NO_PASSES = "Fuselab lowers the graph as AOTAutograd gave it: it has no passes over the FX graph."
+BY_RULE = "Fuselab tries nothing out: it chooses tiles by rule. See the decisions under code."
 ATTENTION = Decision(
     subject="scaled_dot_product_attention",
     verdict="chosen",
@@ -110,6 +113,7 @@ class AotCompiler:
     parts: dict[Part, CompiledPart] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     mutated: tuple[int, ...] = ()
+    partitioned: bool = False
 
     @property
     def readable(self) -> list[str]:
@@ -121,7 +125,28 @@ class AotCompiler:
         forward, backward = self._compiler("forward"), self._compiler("backward")
         # CPU tensors that stand for ones on a GPU would choose the CPU's attention kernel, which no GPU has.
         with sdpa_kernel(SDPBackend.MATH) if self._stands_in else contextlib.nullcontext():
-            return aot_compile(self.graph, inputs, forward, backward, decompositions())
+            compiled = aot_compile(self.graph, inputs, forward, backward, decompositions(), self._joint)
+        if not self.partitioned:
+            self._skip("joint", INFERENCE)
+        self._skip("passes", NO_PASSES)
+        self._skip("autotune", BY_RULE)
+        return compiled
+
+    def _joint(self, gm: GraphModule) -> Callable[[GraphModule, GraphModule, int], None]:
+        """The ``joint`` stage, once the graph is cut."""
+        self.partitioned = True
+        device = "cuda" if self.target.is_gpu else ""
+        before = joint_shown(gm, self.origins, device)
+
+        def cut(forward: GraphModule, backward: GraphModule, outputs: int) -> None:
+            with self.recorder.stage(self.region, "joint") as draft:
+                describe_joint(draft, before, forward, backward, outputs, device)
+
+        return cut
+
+    def _skip(self, name: StageName, reason: str) -> None:
+        with self.recorder.stage(self.region, name) as draft:
+            draft.skip(reason)
 
     @property
     def _stands_in(self) -> bool:

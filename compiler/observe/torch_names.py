@@ -98,14 +98,23 @@ def aot_compile(
     forward: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]],
     backward: Callable[[GraphModule, Sequence[Any]], Callable[..., Any]],
     decompositions: dict[Any, Callable[..., Any]],
+    joint: Callable[[GraphModule], Callable[[GraphModule, GraphModule, int], None]],
 ) -> Callable[..., Any]:
-    """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs, at once."""
+    """AOTAutograd with the min-cut partitioner. Both compilers get a graph and its fake inputs, at once.
+
+    Where there is something to partition, ``joint`` is called with the graph before that, and what it returns with both parts after it, and
+    with the number of results of the forward part that are not only saved for the backward one.
+    """
     from torch._dynamo.backends.common import aot_autograd
     from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-    backend = aot_autograd(
-        fw_compiler=forward, bw_compiler=backward, partition_fn=min_cut_rematerialization_partition, decompositions=decompositions
-    )
+    def partition(gm: GraphModule, inputs: Sequence[Any], *, num_fwd_outputs: int, **rest: Any) -> tuple[GraphModule, GraphModule]:  # noqa: ANN401
+        told = joint(gm)
+        parts: tuple[GraphModule, GraphModule] = min_cut_rematerialization_partition(gm, inputs, num_fwd_outputs=num_fwd_outputs, **rest)
+        told(*parts, num_fwd_outputs)
+        return parts
+
+    backend = aot_autograd(fw_compiler=forward, bw_compiler=backward, partition_fn=partition, decompositions=decompositions)
     with _functorch_settings():
         compiled: Callable[..., Any] = backend(gm, inputs)
     return compiled
