@@ -152,14 +152,28 @@ class Space:
     def store(self, line: Store, phase: int) -> None:
         reduced = bool(self.reduction) and any(line.strides[len(self.loops) :])
         sizes = self.sizes if reduced else (*self.loops, *(1 for _ in self.reduction))
-        address, value = self.affine(line.offset, line.strides).expand(sizes), self.values[line.value]
+        address, value = self.affine(line.offset, line.strides), self.values[line.value]
+        for index, stride in line.indirect:
+            address = address + stride * self.values[index]
+        address = address.expand(sizes)
         memory = self.memory[line.buffer]
         check_inside(address, line.buffer, memory)
         value = value.expand(sizes)
         if value.dtype != memory.dtype:
             raise CompileError("loops", f"{value.dtype} stored to {line.buffer}, which holds {memory.dtype}")
+        if line.over:
+            self.write_over(line, memory, address.reshape(-1), value.reshape(-1))
+            return
         self.note_write(line.buffer, address, phase)
         memory[address] = value
+
+    def write_over(self, line: Store, memory: Tensor, address: Tensor, value: Tensor) -> None:
+        """One iteration after the other: several may write to one element, which nothing else in the kernel touches."""
+        if line.over == "add":
+            memory.index_put_((address,), value, accumulate=True)
+            return
+        last = torch.full(memory.shape, -1).scatter_reduce_(0, address, torch.arange(len(address)), "amax")
+        memory[last >= 0] = value[last[last >= 0]]
 
     # -- races between iterations of a fused kernel
 

@@ -126,7 +126,11 @@ class Scan:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write ``value``, whose dtype is the buffer's, at the affine address; ``dtype`` repeats the buffer's."""
+    """Write ``value``, whose dtype is the buffer's, at the address, which is formed as a ``Load``'s; ``dtype`` repeats the buffer's.
+
+    ``over`` says what stands there: nothing yet (""), or what an earlier step wrote, which is replaced ("set") or added to ("add"). Only
+    then may several iterations write to one element: the last one in the order of the loops stays, or all are added.
+    """
 
     buffer: str
     offset: int
@@ -134,6 +138,8 @@ class Store:
     value: Value
     dtype: DType
     origin: int = field(default=0, compare=False)
+    indirect: tuple[tuple[Value, int], ...] = ()
+    over: Literal["", "set", "add"] = ""
 
 
 Line = Load | Constant | Position | Apply | Reduce | Scan | Store
@@ -149,7 +155,7 @@ def operands(line: Line) -> tuple[Value, ...]:
         case Reduce() | Scan():
             return (line.arg,)
         case Store():
-            return (line.value,)
+            return (line.value, *(value for value, _ in line.indirect))
         case Constant() | Position():
             return ()
 
@@ -186,6 +192,11 @@ class Nest:
     @property
     def is_scan(self) -> bool:
         return any(isinstance(line, Scan) for line in self.body)
+
+    @property
+    def writes_in_order(self) -> bool:
+        """Whether several iterations may write to one element, whose last value counts."""
+        return self.store.over == "set" and bool(self.store.indirect)
 
     @property
     def store(self) -> Store:
@@ -365,14 +376,16 @@ def address(offset: int, strides: tuple[int, ...], names: tuple[str, ...]) -> st
 SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 
 
+def _place(line: Load | Store, names: tuple[str, ...]) -> str:
+    where = address(line.offset, line.strides, names)
+    computed = [f"{stride}*v{value}" for value, stride in line.indirect]
+    return " + ".join([*([] if where == "0" and computed else [where]), *computed])
+
+
 def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
     match line:
         case Load():
-            where = address(line.offset, line.strides, names)
-            where = " + ".join(
-                [*([] if where == "0" and line.indirect else [where]), *(f"{stride}*v{value}" for value, stride in line.indirect)]
-            )
-            text = f"{line.buffer}[{where}]"
+            text = f"{line.buffer}[{_place(line, names)}]"
             return f"v{position} = {text}" if line.mask is None else f"v{position} = {text} if v{line.mask} else {line.other}"
         case Constant():
             return f"v{position} = {line.value}"
@@ -389,7 +402,7 @@ def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
         case Scan():
             return f"v{position} = running {line.op} of v{line.arg}"
         case Store():
-            return f"{line.buffer}[{address(line.offset, line.strides, names)}] = v{line.value}"
+            return f"{line.buffer}[{_place(line, names)}] {'+=' if line.over == 'add' else '='} v{line.value}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,6 +83,9 @@ def check_lines(body: Body) -> None:
             case Store():
                 stored = body.lines[line.value].dtype
                 body.need(stored == line.dtype, f"a value of {stored} is stored as {line.dtype}", position)
+                body.need(not line.indirect or bool(line.over), "a computed address may be another iteration's", position)
+                for value, _ in line.indirect:
+                    body.need(body.lines[value].dtype == "int64", f"the index v{value} is no int64", position)
             case Position():
                 body.need(line.dtype == "int64", "a position is int64", position)
             case Constant():
@@ -149,9 +152,13 @@ def check_scan(body: Body, position: int, line: Scan) -> None:
 
 
 def check_store(body: Body, position: int, line: Store, sizes: Sequence[int]) -> None:
-    """Every address lies in the buffer, and no two iterations store to the same one."""
+    """Every address lies in the buffer, and no two iterations store to the same one unless they write over what stands there."""
+    if line.indirect:
+        return
     check_inside(body, position, line.buffer, line.offset, line.strides[: len(sizes)], sizes)
-    body.need(injective(line.strides[: len(sizes)], sizes), f"two iterations store to one element of {line.buffer}", position)
+    body.need(
+        bool(line.over) or injective(line.strides[: len(sizes)], sizes), f"two iterations store to one element of {line.buffer}", position
+    )
 
 
 def injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
@@ -180,6 +187,9 @@ def injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
 def check_aliases(body: Body) -> None:
     """A body reads what it writes only at the element that the same iteration writes."""
     stores = [line for line in body.lines if isinstance(line, Store)]
+    for store in stores:
+        touching = sum(isinstance(line, Load | Store) and line.buffer == store.buffer for line in body.lines)
+        body.need(not store.over or touching == 1, f"{store.buffer} is written over and touched elsewhere")
     for position, line in enumerate(body.lines):
         if isinstance(line, Load):
             for store in stores:
@@ -326,6 +336,7 @@ def verify_program(program: Program) -> None:
             for line in step.body:
                 if isinstance(line, Load | Store):
                     first.setdefault(line.buffer, isinstance(line, Store))
+            first |= {line.buffer: False for line in step.body if isinstance(line, Store) and line.over}
             for name in (name for name, stored in first.items() if not stored and name not in written):
                 raise CompileError("fusion", f"{step.name}: {name} is read before it is written", hint="report this program")
             made, used = set(step.writes), set(step.arguments)

@@ -23,10 +23,10 @@ FURTHER = (
 """Packets beyond the core set whose decompositions are made of elementwise ops, reductions and views."""
 
 KEPT = frozenset({
-    "aten.max_pool2d_with_indices.default", "aten.sort.default", "aten.topk.default", "aten.scatter.src", "aten.scatter.value",
-    "aten.scatter_add.default", "aten.index_put.default", "aten._scaled_dot_product_flash_attention_for_cpu.default",
+    "aten.max_pool2d_with_indices.default", "aten.sort.default", "aten.topk.default",
+    "aten._scaled_dot_product_flash_attention_for_cpu.default",
     "aten._scaled_dot_product_flash_attention_for_cpu_backward.default", "aten._scaled_dot_product_flash_attention.default",
-    "aten._scaled_dot_product_efficient_attention.default", "aten.convolution_backward.default", "aten.embedding_dense_backward.default",
+    "aten._scaled_dot_product_efficient_attention.default", "aten.convolution_backward.default",
 })  # fmt: skip
 """Overloads that a library answers better than a chain of small ops would."""
 

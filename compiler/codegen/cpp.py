@@ -15,7 +15,7 @@ from compiler.codegen.sources import CppUnit, KernelSource
 from compiler.codegen.space import merge_loops, sum_text, transposed_loops
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Marked, Writer
-from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store
+from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store, operands
 from compiler.trace import Origin
 
 C_TYPES = {
@@ -127,7 +127,9 @@ class _CppKernel:
         self.outer = len(kernel.loops)
         self.vertical = bool(kernel.reduction) and self.plan.vertical
         self.tile = self._tile_width() if self.vertical else 1
-        self.threads = kernel.numel * kernel.rnumel >= PARALLEL_FROM
+        # Iterations that may write to one element run one after the other, so that the answer is always the same.
+        self.serial = any(isinstance(line, Store) and line.over for line in kernel.body)
+        self.threads = kernel.numel * kernel.rnumel >= PARALLEL_FROM and not self.serial
         self.inside = self.threads and bool(kernel.reduction) and not self.vertical and kernel.numel < 16
         self.said = ""
 
@@ -189,6 +191,10 @@ class _CppKernel:
         everything = self.kernel.phases
         if not sizes:
             self._phases(everything)
+            return
+        if self.serial:
+            with self._loops(sizes):
+                self._phases(everything)
             return
         if across := transposed_loops(self.kernel):
             self._tiles(across - 1)
@@ -255,7 +261,7 @@ class _CppKernel:
         folds, running = self._folds(phase), self._running(phase)
         for position, fold in {**folds, **running}.items():
             fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
-        indexed = bool(running) or any(fold.indexed for fold in folds.values())
+        indexed = bool(running) or self.serial or any(fold.indexed for fold in folds.values())
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
         if not loops:
             self._row_body(number, phase, folds, "")
@@ -342,7 +348,8 @@ class _CppKernel:
 
     @contextmanager
     def _lanes(self) -> Iterator[None]:
-        self._pragma("simd")
+        if not self.serial:
+            self._pragma("simd")
         with self._loop("j", "width"):
             yield
 
@@ -442,10 +449,19 @@ class _CppKernel:
             self.line(f"// {op}", line.origin)
             self.said = op
         if isinstance(line, Store):
-            self.line(f"{self.parameters[line.buffer]}[{self._address(line)}] = {self._stored(line)};", line.origin)
+            self._store(line)
         else:
             text = self._running_value(position, line) if isinstance(line, Scan) else self._expression(line)
             self.line(f"const {C_TYPES[self._dtype(position)]} v{position} = {text};", line.origin)
+
+    def _store(self, line: Store) -> None:
+        element, value = f"{self.parameters[line.buffer]}[{self._address(line)}]", self._stored(line)
+        if line.over == "add" and line.dtype in HALVES:
+            source = self.kernel.body[line.value]
+            narrowed = isinstance(source, Apply) and line.value in self.plan.unread
+            added = f"round_{line.dtype}({self._value(operands(source)[0])})" if narrowed else self._value(line.value)
+            value = f"to_{line.dtype}(from_{line.dtype}({element}) + {added})"
+        self.line(f"{element} {'+=' if line.over == 'add' and line.dtype not in HALVES else '='} {value};", line.origin)
 
     def _running_value(self, position: int, line: Scan) -> str:
         return running_of(line, self._dtype(line.arg)).result(f"v{position}", "[j]" if self.vertical else "")
@@ -454,7 +470,7 @@ class _CppKernel:
         sizes = (*self.kernel.loops, *self.kernel.reduction)
         names = [*(f"i{k}" for k in range(self.outer)), *(f"r{k}" for k in range(len(self.kernel.reduction)))]
         terms = [(stride, name) for stride, name, size in zip(line.strides, names, sizes, strict=True) if size > 1]
-        if isinstance(line, Load):
+        if isinstance(line, Load | Store):
             terms += [(stride, self._value(value)) for value, stride in line.indirect]
         return sum_text(line.offset, terms)
 

@@ -72,7 +72,7 @@ def _settled(kernel: Kernel, value: int, phase_of: dict[int, int]) -> bool:
 def _operands(kernel: Kernel, position: int, unread: frozenset[int]) -> tuple[int, ...]:
     line = kernel.body[position]
     if isinstance(line, Store) and line.value in unread:
-        return operands(kernel.body[line.value])
+        return (*operands(kernel.body[line.value]), *(value for value, _ in line.indirect))
     return operands(line)
 
 

@@ -251,7 +251,7 @@ class _TritonKernel:
             self._define(index)
         terms = [(stride, index.name) for stride, index in (*x_terms, *r_terms)]
         shape = _Shape(bool(x_terms) and not self.flat, bool(r_terms))
-        if isinstance(line, Load):
+        if isinstance(line, Load | Store):
             for value, stride in line.indirect:
                 terms.append((stride, self.text[value]))
                 shape |= self.shapes[value]
@@ -293,7 +293,15 @@ class _TritonKernel:
         masks = self._masks(shape)
         pointer = self.parameters[line.buffer] + ("" if where == "0" else f" + {where}")
         mask = f", mask={' & '.join(masks)}" if masks else ""
-        self.line(f"tl.store({pointer}, {self.text[line.value]}{mask})", line.origin)
+        if line.over == "add":
+            value = f"tl.full((), {self.text[line.value]}, {_type(line.dtype)})" if self._bare(line.value) else self.text[line.value]
+            self.line(f'tl.atomic_add({pointer}, {value}{mask}, sem="relaxed")', line.origin)
+        else:
+            self.line(f"tl.store({pointer}, {self.text[line.value]}{mask})", line.origin)
+
+    def _bare(self, position: int) -> bool:
+        """Whether the value is written as a number, which has no dtype of its own."""
+        return isinstance(self.kernel.body[position], Constant) and not self.text[position].startswith("v")
 
     # Values
 

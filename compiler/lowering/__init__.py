@@ -11,14 +11,14 @@ from torch.fx import GraphModule, Node
 
 from compiler.errors import CompileError, Unsupported
 from compiler.ir import Number, Ref, Symbol
-from compiler.lowering import create, index, pointwise, pooling, reduction, scan
+from compiler.lowering import create, index, pointwise, pooling, reduction, scan, scatter, search
 from compiler.lowering.graph import RULES, Lowered, Lowering, Result, overload_name
 from compiler.lowering.libraries import library_for
 from compiler.lowering.pointwise import lower_pointwise
 from compiler.target import Target
 from compiler.trace import Origin
 
-__all__ = ["RULES", "WHOLE", "Lowered", "create", "index", "lower", "pointwise", "pooling", "reduction", "scan"]
+__all__ = ["RULES", "WHOLE", "Lowered", "create", "index", "lower", "pointwise", "pooling", "reduction", "scan", "scatter", "search"]
 
 WHOLE = frozenset(RULES) | {
     "aten.mm.default", "aten.addmm.default", "aten.bmm.default", "aten.baddbmm.default", "aten.convolution.default",

@@ -4,7 +4,8 @@ they are addresses.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -180,36 +181,60 @@ def lower_embedding(lowering: Lowering, node: Node) -> Ref:
     return lowering.finish(node, builder, value)
 
 
-@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
-def lower_index(lowering: Lowering, node: Node) -> Ref:
-    """Integer tensors as indices, broadcast together; their axes stand where the first stood if they are neighbours, else in front.
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """Elements chosen by integer tensors: the shape that they have, and for each its address as strides over that shape and terms."""
 
-    PyTorch writes the unsafe form only for indices that it has computed itself.
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    indirect: tuple[tuple[Value, int], ...]
+
+
+def index_refs(lowering: Lowering, listed: Sequence[Node | None]) -> dict[int, Ref]:
+    """The index of each axis that has one.
+
+    Raises Unsupported for masks.
     """
-    checked = overload_name(node.target) == "aten.index.Tensor"
-    source = lowering.ref(node.args[0])
-    listed = cast(Sequence[Node | None], node.args[1])
     indices = {axis: lowering.ref(item) for axis, item in enumerate(listed) if item is not None}
     if any(lowering.dtype(index) in ("bool", "uint8") for index in indices.values()):
         raise Unsupported("loops", "the index is a mask, whose count of true elements decides the shape")
-    shape = tuple(lowering.meta(node).shape)
+    return indices
+
+
+def chosen_shape(source: Ref, indices: Mapping[int, Ref]) -> tuple[tuple[int, ...], int, int]:
+    """The shape of what the indices choose, and where in it the axes of the indices start and how many they are.
+
+    The indices are broadcast together; their axes stand where the first stood if they are neighbours, else in front.
+    """
     axes = sorted(indices)
     index_shape = tuple(torch.broadcast_shapes(*(index.shape for index in indices.values())))
-    neighbours = axes[-1] - axes[0] + 1 == len(axes)
-    start = axes[0] if neighbours else 0
-    builder = lowering.builder(shape)
-    rank = len(index_shape)
+    start = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0
+    kept = [size for axis, size in enumerate(source.shape) if axis not in indices]
+    return (*kept[:start], *index_shape, *kept[start:]), start, len(index_shape)
+
+
+def gathered(lowering: Lowering, builder: NestBuilder, source: Ref, indices: Mapping[int, Ref], checked: bool) -> Gathered:
+    """Where the chosen elements of ``source`` lie; the builder's loops are their shape."""
+    shape, start, rank = chosen_shape(source, indices)
     terms: list[tuple[Value, int]] = []
-    for axis in axes:
-        index = indices[axis]
+    for axis, index in sorted(indices.items()):
         own = (0,) * (rank - len(index.shape)) + tuple(
             0 if size == 1 else stride for size, stride in zip(index.shape, index.strides, strict=True)
         )
         strides = (0,) * start + own + (0,) * (len(shape) - start - rank)
         terms.append((place(lowering, builder, index, strides, source.shape[axis], wraps=True, checked=checked), source.strides[axis]))
     kept = iter([stride for axis, stride in enumerate(source.strides) if axis not in indices])
-    strides = tuple(0 if start <= axis < start + rank else next(kept) for axis in range(len(shape)))
-    value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=tuple(terms))
+    return Gathered(shape, tuple(0 if start <= axis < start + rank else next(kept) for axis in range(len(shape))), tuple(terms))
+
+
+@lowers("aten.index.Tensor", "aten._unsafe_index.Tensor")
+def lower_index(lowering: Lowering, node: Node) -> Ref:
+    """Integer tensors as indices. PyTorch writes the unsafe form only for indices that it has computed itself."""
+    source = lowering.ref(node.args[0])
+    indices = index_refs(lowering, cast("Sequence[Node | None]", node.args[1]))
+    builder = lowering.builder(chosen_shape(source, indices)[0])
+    found = gathered(lowering, builder, source, indices, overload_name(node.target) == "aten.index.Tensor")
+    value = builder.load_at(source, lowering.dtype(source), source.offset, found.strides, indirect=found.indirect)
     return lowering.finish(node, builder, value)
 
 

@@ -14,6 +14,7 @@ from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number
 StrideMap = Callable[[tuple[int, ...]], tuple[int, ...]]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 ScanOp = Literal["sum", "prod", "logaddexp", "max", "min", "lastmax", "lastmin"]
+Over = Literal["", "set", "add"]
 HALF = ("float16", "bfloat16")
 FLOATS = ("float64", "float32", *HALF)
 
@@ -109,13 +110,22 @@ class NestBuilder:
     def scan(self, op: ScanOp, value: Value) -> Value:
         return self.add(Scan(op, value, "int64" if op.startswith("last") else self.dtype(value), self.origin))
 
-    def store(self, buffer: Buffer, value: Value, *, offset: int = 0, strides: Sequence[int] | None = None) -> None:
+    def store(
+        self,
+        buffer: Buffer,
+        value: Value,
+        *,
+        offset: int = 0,
+        strides: Sequence[int] | None = None,
+        indirect: tuple[tuple[Value, int], ...] = (),
+        over: Over = "",
+    ) -> None:
         value = self.cast(value, buffer.dtype)
         along = tuple(buffer.strides if strides is None else strides)
         sizes = (*self.loops, *self.reduction)
         along = (*along, *(0 for _ in range(len(sizes) - len(along))))
         along = tuple(0 if size == 1 else stride for size, stride in zip(sizes, along, strict=True))
-        self.lines.append(Store(buffer.name, offset, along, value, cast(DType, buffer.dtype), self.origin))
+        self.lines.append(Store(buffer.name, offset, along, value, cast(DType, buffer.dtype), self.origin, indirect, over))
 
     def nest(self, name: str, op: str) -> Nest:
         return in_memory_order(Nest(name, op, self.loops, self.reduction, tuple(self.lines), self.origin))
@@ -139,13 +149,15 @@ def restride(line: Line, moved: StrideMap) -> Line:
 def in_memory_order(nest: Nest) -> Nest:
     """Parallel loops by falling stride of the store, loops of size one dropped, neighbours merged where every address allows it.
 
-    Reduction loops go by falling stride of the first load, unless the position of the extremum is asked for.
+    Parallel loops keep their order where it decides which write stays, reduction loops where the position of the extremum is asked for;
+    else these go by falling stride of the first load.
     """
     sizes = (*nest.loops, *nest.reduction)
     outer = len(nest.loops)
     store = nest.store
     parallel = [axis for axis in range(outer) if sizes[axis] != 1]
-    parallel.sort(key=lambda axis: -abs(store.strides[axis]) if store.strides[axis] else 0)
+    if not nest.writes_in_order:
+        parallel.sort(key=lambda axis: -abs(store.strides[axis]) if store.strides[axis] else 0)
     reduced = [axis for axis in range(outer, len(sizes)) if sizes[axis] != 1]
     first = next(nest.loads(), None)
     if first is not None and not any(isinstance(line, Reduce) and line.op.startswith("arg") for line in nest.body):

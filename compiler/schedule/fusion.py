@@ -59,6 +59,18 @@ def another_iteration_reads(pair: Pair) -> bool:
     return pair.legal is None
 
 
+def writes_over(pair: Pair) -> bool:
+    """One writes over elements that the other writes or reads, in whichever iteration: all of the one must be done before the other."""
+    first, second = pair.first, pair.second
+    touched = first.overwrites & (second.reads | second.writes) | second.overwrites & (first.reads | first.writes)
+    return bool(touched)
+
+
+def writes_in_order(pair: Pair) -> bool:
+    """One writes to computed places, of which the last write stays: its loops keep their order, and nothing else runs in them."""
+    return pair.first.writes_in_order or pair.second.writes_in_order
+
+
 def closes_a_cycle(pair: Pair) -> bool:
     """A third step needs the result of one and is needed by the other: fused, they would wait for each other."""
     return pair.cycle
@@ -67,6 +79,8 @@ def closes_a_cycle(pair: Pair) -> bool:
 REFUSALS: tuple[Callable[[Pair], bool], ...] = (
     library_call,
     different_device,
+    writes_over,
+    writes_in_order,
     closes_a_cycle,
     different_iteration_space,
     another_iteration_reads,

@@ -58,7 +58,7 @@ class Group:
         for member in self.members:
             for line in member.nest.body:
                 if isinstance(line, Load | Store):
-                    key = (type(line), line.offset, line.strides, isinstance(line, Load) and line.indirect)
+                    key = (type(line), line.offset, line.strides, line.indirect)
                     found.setdefault(line.buffer, {}).setdefault(key, line)
         return {name: tuple(lines.values()) for name, lines in found.items()}
 
@@ -66,13 +66,24 @@ class Group:
     def reads(self) -> frozenset[str]:
         if self.extern is not None:
             return frozenset(ref.buffer for ref in self.extern.refs())
-        return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Load) for line in lines))
+        """What must be there before it runs: whatever is loaded, and what is written over."""
+        named = self.accesses.items()
+        return frozenset(name for name, lines in named if any(isinstance(line, Load) or line.over for line in lines))
 
     @cached_property
     def writes(self) -> frozenset[str]:
         if self.extern is not None:
             return frozenset(name for name in self.extern.outputs if name is not None)
         return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Store) for line in lines))
+
+    @cached_property
+    def overwrites(self) -> frozenset[str]:
+        """Buffers in which it replaces or adds to what an earlier step wrote."""
+        return frozenset(name for name, lines in self.accesses.items() if any(isinstance(line, Store) and line.over for line in lines))
+
+    @cached_property
+    def writes_in_order(self) -> bool:
+        return any(member.nest.writes_in_order for member in self.members)
 
     @cached_property
     def in_order(self) -> bool:

@@ -84,7 +84,8 @@ class Body:
         for number in lines:
             line = renumbered(member.nest.body[number], values)
             if isinstance(line, Store):
-                self.stored[place(line), self.scope] = line.value
+                if not line.over:
+                    self.stored[place(line), self.scope] = line.value
                 if keep and line.buffer in self.live:
                     self.add(line)
                 continue
@@ -124,7 +125,8 @@ def renumbered(line: Line, values: Mapping[int, Value]) -> Line:
         case Reduce() | Scan():
             return replace(line, arg=values[line.arg])
         case Store():
-            return replace(line, value=values[line.value])
+            indirect = tuple((values[value], stride) for value, stride in line.indirect)
+            return replace(line, value=values[line.value], indirect=indirect)
         case Constant() | Position():
             return line
 

@@ -24,6 +24,8 @@ def may_overwrite(kernel: Kernel, old: str, new: str) -> bool:
     stores = {at: line for at, line in enumerate(kernel.body) if isinstance(line, Store) and line.buffer == new}
     loads = {at: line for at, line in enumerate(kernel.body) if isinstance(line, Load) and line.buffer == old}
     places = {(line.offset, line.strides) for line in stores.values()} | {(line.offset, line.strides) for line in loads.values()}
+    if any(line.over for line in stores.values()):
+        return False
     read_first = max(loads, default=-1) < min(stores, default=0)
     return len(places) == 1 and read_first and not any(line.indirect for line in loads.values())
 

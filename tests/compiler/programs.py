@@ -260,6 +260,52 @@ def running_sums_of_small_dtypes():
     ), (x,)
 
 
+@program(backward=True)
+def scattering_along_an_axis():
+    i = torch.tensor([[0, 2, 1], [3, 0, 2]])
+    return lambda x, y, i: (x.exp().scatter(1, i, y * 2), x.scatter(0, i % 2, 5.0), x.scatter_add(1, i, y) + 1), (
+        R(2, 4, grad=True), R(2, 3, grad=True), i,
+    )  # fmt: skip
+
+
+@program()
+def scattering_to_one_place():
+    i = torch.tensor([1, 1, 0, 1, -1, 1])
+    return lambda x, y, i: (
+        x.index_put((i,), y, accumulate=True), x.index_put((i,), y), x.index_add(0, i.abs(), y.relu()), x.bfloat16().index_put((i,), y.bfloat16(), accumulate=True),
+    ), (R(4, 5), R(6, 5), i)  # fmt: skip
+
+
+@program(backward=True)
+def writing_to_parts():
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+    return lambda x, y, mask: (
+        x.diagonal_scatter(y[0, :2] * 2, 1), x.masked_fill(mask, 3.0), x.index_put((mask,), y.detach().sum()), x.as_strided_scatter(y[:, :2], (2, 2), (3, 1), 1),
+        torch.slice_scatter(x, y[:, :2], 1, 0, 3, 2),
+    ), (R(2, 3, grad=True), R(2, 3, grad=True), mask)  # fmt: skip
+
+
+@program(backward=True)
+def embedding_gradient():
+    table = nn.Embedding(7, 4, padding_idx=1)
+    return lambda i, w: F.embedding(i, w, 1).tanh(), (torch.tensor([[1, 3, 3], [0, 6, 3]]), table.weight)
+
+
+@program(backward=True)
+def cross_entropy_with_ignored():
+    return lambda x, t: F.cross_entropy(x, t, ignore_index=2), (R(6, 5, grad=True), torch.tensor([0, 2, 4, 1, 2, 3]))
+
+
+@program()
+def searching():
+    b = torch.tensor([-1.0, 0.0, 0.0, 2.0])
+    x = torch.tensor([[-2.0, 0.0, 0.5], [2.0, 3.0, float("nan")]])
+    rows = torch.arange(10.0).reshape(2, 5)
+    return lambda x, b, rows: (
+        torch.bucketize(x, b), torch.bucketize(x, b, right=True, out_int32=True), torch.searchsorted(rows, x), torch.searchsorted(b, x, side="right") + 1,
+    ), (x, b, rows)  # fmt: skip
+
+
 @program()
 def flipping():
     return lambda x: (x.flip(0, 1) * 2, x.repeat(2, 3), x.roll(1, 0)), (R(5, 6),)
@@ -426,7 +472,8 @@ def captured(given: Program, function: Callable[..., Any], arguments: tuple[Any,
         return compile_part
 
     torch._dynamo.reset()
-    backend = lambda gm, inputs: aot_compile(gm, inputs, compiler("forward"), compiler("backward"), decompositions())  # noqa: E731
+    unseen = lambda joint: lambda forward, backward, results: None  # noqa: E731
+    backend = lambda gm, inputs: aot_compile(gm, inputs, compiler("forward"), compiler("backward"), decompositions(), unseen)  # noqa: E731
     result = torch.compile(copy.deepcopy(function) if isinstance(function, nn.Module) else function, backend=backend)(*arguments)
     if given.backward:
         first = result if isinstance(result, torch.Tensor) else result[0]
