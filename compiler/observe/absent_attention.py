@@ -1,5 +1,5 @@
-"""Which attention kernel and which layout of a convolution a GPU would choose: what PyTorch decides in C++ by asking the device, for a device
-that is not here."""
+"""Which attention kernel and which layout of a convolution a GPU would choose: what PyTorch decides in C++ by asking the device, for one that
+is not here."""
 
 from __future__ import annotations
 

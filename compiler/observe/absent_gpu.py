@@ -1,4 +1,4 @@
-"""A GPU that is described but not here: while ``answering`` is open, what Inductor and Triton ask about the device is answered for a target.
+"""A GPU that is described but not here: while ``answering`` is open, what Inductor and Triton ask of the device is answered for a target.
 
 The only place that puts such answers into torch. Nothing happens at import, and everything is put back afterwards.
 """
@@ -112,6 +112,7 @@ def answering(target: Target) -> Iterator[None]:
             for name, answer in answers.items():
                 if hasattr(owner, name):  # versions differ; what does not exist is not asked
                     stack.enter_context(patch.object(owner, name, answer))
+        stack.enter_context(patch.object(torch._C, "_cuda_cudaCachingAllocator_is_enabled", lambda: True, create=True))
         interface = device_interface.CudaInterface
         stack.enter_context(patch.dict(device_interface.device_interfaces, {"cuda": interface, "cuda:0": interface}))
         stack.enter_context(_driver(target))

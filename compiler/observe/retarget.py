@@ -1,11 +1,10 @@
-"""The real Inductor for a GPU that is not here: Dynamo's graph on CPU tensors comes in, the same graph on that GPU's fake tensors goes out, and
-Inductor compiles it as ever, up to the text of its output code."""
+"""The real Inductor for a GPU that is not here: Dynamo's graph on CPU tensors comes in, the same graph on fake tensors of that GPU goes
+out, and Inductor compiles it as ever, up to the text of its output code."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
-import functools
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -29,31 +28,46 @@ RELIES_ON = (
     "torch._inductor.constant_folding.ConstantFolder",
     "torch._inductor.fx_passes.joint_graph.UniformValueConstantFolder",
     "torch._inductor.fx_passes.mkldnn_fusion",
+    "torch._inductor.fx_passes.pad_mm.get_cached_should_pad",
     "torch._inductor.graph.GraphLowering.codegen",
     "torch._inductor.graph.GraphLowering.compile_to_module",
     "torch._inductor.graph.GraphLowering.save_output_code",
     "torch._inductor.graph.getattr_recursive",
     "torch._inductor.output_code.cudagraph_post_compile",
     "torch._inductor.pattern_matcher.ReplacementPatternEntry",
+    "torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__",
+    "torch._inductor.select_algorithm.ExternKernelCaller",
     "torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor",
     "torch.utils._device._device_constructors",
 )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ByDefault:
+    """A decision that Inductor takes by measuring on the device, and that was taken without: about what, how, and out of how many."""
+
+    subject: str
+    reason: str
+    candidates: int
+
 
 ON_AMD = {"layout_optimization": False, "max_autotune_conv_backends": "ATEN,TRITON"}
 """What Inductor's configuration is on ROCm, where it differs; it is decided when torch is imported."""
 
 
 @contextmanager
-def retargeted(target: Target) -> Iterator[None]:
+def retargeted(target: Target, undecided: Callable[[ByDefault], None] = lambda _: None) -> Iterator[None]:
     """Inductor generates code for the target; tensors of the CPU count as tensors on it.
 
-    ``compile_fx_inner`` returns as ever, but its callable refuses to run: to load the code would take the GPU.
+    ``compile_fx_inner`` returns as ever, but its callable refuses to run: to load the code would take the GPU. ``undecided`` is told of
+    each choice that would take a measurement.
     """
     with ExitStack() as stack:
         stack.enter_context(answering(target))
         for opened in (_tensors_on_target, _patterns_traced_anew, computed_on_cpu, _code_not_loaded, _backward_at_once):
             stack.enter_context(opened())
         stack.enter_context(attention(target))
+        stack.enter_context(_not_measured(undecided))
         stack.enter_context(_configured(target))
         yield
 
@@ -73,14 +87,21 @@ def on_target(gm: GraphModule, inputs: Sequence[Any], target: Target) -> tuple[G
 
 
 def compile_retargeted(
-    gm: GraphModule, inputs: Sequence[Any], target: Target, inner: Callable[..., Any] | None = None
+    gm: GraphModule,
+    inputs: Sequence[Any],
+    target: Target,
+    undecided: Callable[[ByDefault], None] = lambda _: None,
+    **given: Any,  # noqa: ANN401
 ) -> Callable[..., Any]:
-    """Has Inductor generate code for the target, forward and backward. Gives back the graph itself, which goes on eagerly on the CPU."""
-    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+    """Has Inductor generate code for the target, forward and backward; ``given`` is for ``compile_fx``.
 
-    with retargeted(target):
+    Gives back the graph itself, which goes on eagerly on the CPU.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    with retargeted(target, undecided):
         moved, fakes = on_target(gm, inputs, target)
-        compile_fx(moved, fakes, inner_compile=inner or compile_fx_inner)
+        compile_fx(moved, fakes, **given)
     return gm.forward
 
 
@@ -207,8 +228,11 @@ def _code_not_loaded() -> Iterator[None]:
     with (
         patch.object(graph.GraphLowering, "compile_to_module", written),
         patch.object(graph, "getattr_recursive", placed),
-        patch.object(output_code, "cudagraph_post_compile", lambda *_, **__: None),
+        ExitStack() as stack,
     ):
+        for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):  # a CUDA graph is recorded by running
+            if hasattr(output_code, name):
+                stack.enter_context(patch.object(output_code, name, lambda *_, **__: None))
         yield
 
 
@@ -223,6 +247,29 @@ def _backward_at_once() -> Iterator[None]:
     from torch._functorch import config
 
     with config.patch(force_non_lazy_backward_lowering=True):
+        yield
+
+
+@contextmanager
+def _not_measured(undecided: Callable[[ByDefault], None]) -> Iterator[None]:
+    """Where Inductor would time candidates, the first library call is taken, or else the first candidate; products are not padded."""
+    from torch._inductor import select_algorithm
+    from torch._inductor.fx_passes import pad_mm
+
+    select, padded = select_algorithm.AlgorithmSelectorCache.__call__, pad_mm.get_cached_should_pad
+
+    def selected(self: Any, name: str, choices: Sequence[Any], *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if len(choices) > 1:
+            chosen = next((choice for choice in choices if isinstance(choice, select_algorithm.ExternKernelCaller)), choices[0])
+            undecided(ByDefault(name, f"{chosen.name} was taken unmeasured: the device would have timed all candidates", len(choices)))
+            choices = [chosen]
+        return select(self, name, choices, *args, **kwargs)
+
+    def unpadded(key: str) -> bool:
+        undecided(ByDefault("pad_mm", "operands were not padded to aligned sizes: the device would have timed both", 2))
+        return False
+
+    with patch.object(select_algorithm.AlgorithmSelectorCache, "__call__", selected), patch.object(pad_mm, padded.__name__, unpadded):
         yield
 
 

@@ -1,0 +1,237 @@
+"""Inductor's code for GPUs that are not here: a table of programs and targets, and a comparison with the code that it writes on the GPU.
+
+python -m bench.retarget                      what each program gives for each target, down to SASS
+python -m bench.retarget --real OUT.json      on a machine with a GPU: the output code that Inductor writes there
+python -m bench.retarget --retargeted OUT.json [--target sm_90]     the same without the GPU, which is hidden
+python -m bench.retarget --compare REAL.json RETARGETED.json
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import json
+import os
+import re
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from bench.retarget_programs import LARGE
+from tests.compiler.observe.fidelity_programs import PROGRAMS
+
+ALL = {**PROGRAMS, **LARGE}
+GPU_TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120", "gfx942")
+Codes = dict[str, list[str]]
+
+
+def run_program(source: str) -> str:
+    """Runs the script as ``__main__``; the message of what it raised, "" if it ended."""
+    import torch
+
+    torch._dynamo.reset()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            exec(compile(source, "program.py", "exec"), {"__name__": "__main__"})
+    except Exception as error:  # whatever a compiler raises belongs into the table
+        return f"{type(error).__name__}: {error}"[:2_000] + "\n" + traceback.format_exc()[-6_000:]
+    return ""
+
+
+def collect(names: list[str], compile_fx: Callable[..., Any] | None) -> dict[str, Any]:
+    """The output code of every graph of every program; ``compile_fx`` stands in for Inductor's."""
+    import torch
+    from torch._functorch import config as functorch
+    from torch._inductor import compile_fx as module, config
+    from torch._inductor.graph import GraphLowering
+
+    codes: list[str] = []
+    result: dict[str, Any] = {}
+    with (
+        config.patch(fx_graph_cache=False, compile_threads=1),
+        functorch.patch(enable_autograd_cache=False),
+        patch.object(GraphLowering, "save_output_code", staticmethod(codes.append)),
+        patch.object(module, "compile_fx", compile_fx or module.compile_fx),
+    ):
+        for name in names:
+            codes.clear()
+            start = time.time()
+            error = run_program(ALL[name])
+            result[name] = {"codes": list(codes), "error": error, "seconds": round(time.time() - start, 2)}
+            print(f"{name:28} {len(codes)} graphs {result[name]['seconds']:6.2f} s {error.splitlines()[0] if error else ''}", flush=True)
+    result["versions"] = {"torch": torch.__version__}
+    return result
+
+
+def on_device(names: list[str]) -> dict[str, Any]:
+    """What Inductor writes on the GPU of this machine."""
+    import torch
+
+    torch.set_default_device("cuda")
+    return collect(names, None)
+
+
+def without_device(names: list[str], target: str) -> dict[str, Any]:
+    """What Inductor writes for the target, and the decisions that it took unmeasured."""
+    from torch._inductor import compile_fx as module
+
+    from compiler.observe.retarget import compile_retargeted
+    from compiler.target import TARGETS
+
+    original = module.compile_fx
+
+    def compile_fx(gm: Any, inputs: Any, **given: Any) -> Any:  # noqa: ANN401  # in Inductor's place
+        with patch.object(module, "compile_fx", original):
+            return compile_retargeted(gm, inputs, TARGETS[target], **given)
+
+    return collect(names, compile_fx)
+
+
+def normal(code: str) -> str:
+    """The code without what differs from process to process: paths, hashes of constants, the number that AOTAutograd gave."""
+    code = re.sub(r"^# kernel path: .*$", "# kernel path", code, flags=re.MULTILINE)
+    code = re.sub(r"/\S*/torchinductor_\w+/\S*|/tmp/\S*", "PATH", code)
+    code = re.sub(r"^# AOT ID: .*$", "# AOT ID", code, flags=re.MULTILINE)
+    return re.sub(r"^(\w+ = None  # .*) -?[0-9a-f]+$", r"\1 HASH", code, flags=re.MULTILINE)
+
+
+def parts(code: str) -> tuple[dict[str, str], str]:
+    """The kernels by name, and the rest."""
+    kernels = dict(re.findall(r"^(\w+) = async_compile\.\w+\('\w+', '''(.*?)'''", code, re.MULTILINE | re.DOTALL))
+    return kernels, re.sub(r"^(\w+ = async_compile\.\w+\('\w+', ''').*?'''", r"\1'''", code, flags=re.MULTILINE | re.DOTALL)
+
+
+def bare(text: str) -> str:
+    """Without comments."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("#"))
+
+
+def difference(first: str, second: str) -> str:
+    """The first line that differs, of both."""
+    lines = zip(first.splitlines() + [""], second.splitlines() + [""], strict=False)
+    return next((f"{a.strip()[:220]}\n        {b.strip()[:220]}" for a, b in lines if a != b), "lengths")
+
+
+def compare(real: dict[str, Any], other: dict[str, Any]) -> None:
+    """A line for each program: kernels and wrapper identical, or the first difference, the real line above the retargeted one."""
+    names = [name for name in real if name != "versions" and name in other]
+    same = bodies = 0
+    for name in names:
+        pairs = (real[name], other[name])
+        codes = [[normal(code) for code in each["codes"]] for each in pairs]
+        extra = len(codes[1]) - len(codes[0])
+        codes[1] = codes[1][: len(codes[0])] if codes[0] == codes[1][: len(codes[0])] else codes[1]
+        identical = codes[0] == codes[1]
+        plain = [[bare(code) for code in each] for each in codes]
+        same += identical or plain[0] == plain[1]
+        kernels = [[parts(code)[0] for code in each] for each in codes]
+        counted = [sum(len(each) for each in side) for side in kernels]
+        equal = sum(bare(a.get(key, "")) == bare(text) for a, b in zip(*kernels, strict=False) for key, text in b.items())
+        wrappers = [[bare(parts(code)[1]) for code in each] for each in codes]
+        bodies += equal == counted[0]
+        verdict = "identical" if identical else "identical but for comments" if plain[0] == plain[1] else "DIFFERENT"
+        print(
+            f"{name:28} graphs {len(codes[0])}/{len(codes[1])}{f' (+{extra} never run)' if extra and identical else ''}"
+            f"  kernels {counted[0]}/{counted[1]} identical {equal}  wrapper {wrappers[0] == wrappers[1]}  {verdict}"
+        )
+        for side, each in zip(("real", "retargeted"), pairs, strict=True):
+            if each["error"]:
+                print(f"    {side} raised {each['error'].splitlines()[0][:200]}")
+        if plain[0] != plain[1]:
+            for a, b in zip(*plain, strict=False):
+                if a != b:
+                    print("        " + difference(a, b))
+                    break
+    print(f"\n{same} of {len(names)} identical, kernels and wrapper (comments apart); kernels alone {bodies}")
+
+
+def table(names: list[str], targets: list[str], out: Path | None) -> None:
+    """What each program gives for each target."""
+    from compiler.capture.inductor_kernels import assembled
+
+    rows: dict[str, dict[str, Any]] = {}
+    for target in targets:
+        for name, found in without_device(names, target).items():
+            if name == "versions":
+                continue
+            kernels, sass, reason = 0, 0, found["error"].splitlines()[0] if found["error"] else ""
+            for code in found["codes"]:
+                for kernel, levels, error in assembled(code, target):
+                    kernels += 1
+                    sass += any(level.stage == "sass" for level in levels)
+                    reason = reason or (f"{kernel}: {error}" if error else "")
+            rows.setdefault(name, {})[target] = {"graphs": len(found["codes"]), "kernels": kernels, "sass": sass, "reason": reason}
+            print(f"{target:8} {name:28} graphs {len(found['codes'])}  kernels {kernels}  machine code {sass}  {reason[:160]}", flush=True)
+    cells = [cell for row in rows.values() for cell in row.values()]
+    print(
+        f"\n{len(rows)} programs x {len(targets)} targets: {sum(cell['graphs'] > 0 and not cell['reason'] for cell in cells)} of {len(cells)} gave "
+        f"code and machine code of all kernels; kernels {sum(c['kernels'] for c in cells)}, machine code {sum(c['sass'] for c in cells)}"
+    )
+    if out:
+        out.write_text(json.dumps(rows, indent=1))
+
+
+def attention_choices() -> None:
+    """On a GPU: the attention kernel that PyTorch chooses for many shapes, against the one that is chosen for the absent GPU."""
+    import itertools
+
+    import torch
+    from torch.nn.attention import SDPBackend
+
+    from compiler.observe.absent_attention import Attention
+    from compiler.target import TARGETS
+
+    capability = "".join(map(str, torch.cuda.get_device_capability()))
+    names = {SDPBackend.CUDNN_ATTENTION: "cudnn", SDPBackend.FLASH_ATTENTION: "flash", SDPBackend.EFFICIENT_ATTENTION: "efficient"}
+    asked = wrong = 0
+    shapes = itertools.product((torch.bfloat16, torch.float16, torch.float32), (16, 36, 64, 128, 192, 256), (1, 64, 100), (False, True))
+    for (dtype, head, length, causal), mask, dropout, train in itertools.product(shapes, (None, bool, 0), (0.0, 0.125, 0.1), (False, True)):
+        if causal and mask is not None:
+            continue
+        q, k, v = (torch.randn(2, 4, length, head, dtype=dtype, device="cuda", requires_grad=train) for _ in range(3))
+        bias = None if mask is None else torch.ones(length, length, dtype=torch.bool if mask is bool else dtype, device="cuda")
+        real = names.get(SDPBackend(torch._fused_sdp_choice(q, k, v, bias, dropout, causal)), "math")
+        ours = Attention(q, k, v, bias, dropout, causal, None, False, TARGETS[f"sm_{capability}"]).choice()
+        asked += 1
+        wrong += real != ours
+        if real != ours and wrong < 25:
+            print(
+                f"    {dtype} head {head} length {length} causal {causal} mask {mask} dropout {dropout} train {train}: {real}, not {ours}"
+            )
+    print(f"attention: {asked - wrong} of {asked} choices as the device makes them; cuDNN {torch.backends.cudnn.version()}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--real", type=Path)
+    parser.add_argument("--retargeted", type=Path)
+    parser.add_argument("--compare", type=Path, nargs=2)
+    parser.add_argument("--choices", action="store_true", help="attention kernels, on a machine with a GPU")
+    parser.add_argument("--target", action="append", choices=GPU_TARGETS)
+    parser.add_argument("--out", type=Path, help="where the table goes as JSON")
+    parser.add_argument("programs", nargs="*", help="names; all by default")
+    given = parser.parse_args()
+    names = given.programs or list(ALL)
+    if given.compare:
+        compare(*(json.loads(path.read_text()) for path in given.compare))
+    elif given.choices:
+        attention_choices()
+    elif given.real:
+        given.real.write_text(json.dumps(on_device(names)))
+    elif given.retargeted:
+        if os.environ.get("CUDA_VISIBLE_DEVICES") != "":  # hidden before torch is imported
+            os.execve(sys.executable, [sys.executable, "-m", "bench.retarget", *sys.argv[1:]], {**os.environ, "CUDA_VISIBLE_DEVICES": ""})
+        given.retargeted.write_text(json.dumps(without_device(names, (given.target or ["sm_90"])[0])))
+    else:
+        table(names, given.target or list(GPU_TARGETS), given.out)
+
+
+if __name__ == "__main__":
+    main()
