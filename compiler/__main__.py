@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from compiler.errors import TargetError
-from compiler.options import COMPILERS, POLICIES, Options
+from compiler.errors import OptionsError, TargetError
+from compiler.options import COMPILERS, MODES, POLICIES, Options, read_entries
 from compiler.target import TARGETS, Target, find_target
 from compiler.trace import STAGE_NAMES, Event, Output, Problem, Stage, Trace
 
@@ -21,6 +21,18 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--target", default="cpu", metavar="TARGET", help=f"native, {', '.join(TARGETS)} (default: cpu)")
     made.add_argument("--compiler", default="fuselab", choices=COMPILERS, help="which compiler (default: fuselab)")
     made.add_argument("--policy", default="greedy", choices=POLICIES, help="how eagerly loops are fused (default: greedy)")
+    made.add_argument(
+        "--mode", default="default", choices=MODES, help="torch.compile's mode, where the script gives none (default: default)"
+    )
+    made.add_argument("--dynamic", choices=("true", "false", "auto"), default="auto", help="dynamic shapes, where the script does not say")
+    made.add_argument("--fullgraph", action="store_true", help="a graph break is an error, where the script does not say")
+    made.add_argument(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an entry of PyTorch's configuration: inductor.max_fusion_size=32",
+    )
     made.add_argument("--stage", choices=STAGE_NAMES, metavar="STAGE", help=f"print this stage only: {', '.join(STAGE_NAMES)}")
     made.add_argument("--out", metavar="FILE", type=Path, help="write the whole trace there as JSON")
     made.add_argument("--no-measure", action="store_true", help="skip the measurements")
@@ -45,7 +57,10 @@ def main(arguments: list[str] | None = None) -> int:
             given.out.open("a").close()  # before the run, which may take long
         except OSError as error:
             command.error(f"cannot write {given.out}: {error.strerror}")
-    options = Options(policy=given.policy, measure=not given.no_measure and given.stage in (None, "timing", "eager"))
+    try:
+        options = options_of(given)
+    except OptionsError as error:
+        command.error(str(error))
     trace = run(source, options, target, given.compiler, quiet=given.stage is not None)
     if given.out is not None:
         given.out.write_text(trace.to_json(indent=1))
@@ -53,6 +68,21 @@ def main(arguments: list[str] | None = None) -> int:
     if trace.problem is not None:
         print(problem_text(trace.problem, source, given.file), file=sys.stderr)
     return 0 if trace.status == "ok" else 1
+
+
+def options_of(given: argparse.Namespace) -> Options:
+    """The options that a command line says.
+
+    Raises OptionsError for an entry of the configuration that is none.
+    """
+    return Options.parse({
+        "policy": given.policy,
+        "measure": not given.no_measure and given.stage in (None, "timing", "eager", "autotune"),
+        "mode": given.mode,
+        "dynamic": {"true": True, "false": False, "auto": None}[given.dynamic],
+        "fullgraph": given.fullgraph,
+        **read_entries("\n".join(given.config)),
+    })  # fmt: skip
 
 
 def run(source: str, options: Options, target: Target | None, compiler: str, *, quiet: bool) -> Trace:

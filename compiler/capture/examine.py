@@ -23,7 +23,7 @@ from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.runtime.measure import Sample, Subject, clock_mhz, copy_rate, measure, run_once
 from compiler.target import Target
-from compiler.trace import CompilerName, Part, Timing
+from compiler.trace import CompilerName, Decision, Part, Timing
 
 CALL_SECONDS = 0.3
 STEP_SECONDS = 0.03
@@ -80,6 +80,8 @@ class Examiner:
         self.calls.append(call)
         with same_random_numbers(self.device), self.recorder.stage(region.id, "eager") as draft:
             describe_eager(draft, region.graph, region.compiler.origins, eager_calls(region.graph, call.fresh()))
+            if not present_here(self.target):
+                draft.decisions.append(stands_in(self.target.name))
 
     def finish(self) -> None:
         """Emits ``timing`` and ``numerics`` of every region that was called."""
@@ -95,6 +97,8 @@ class Examiner:
                             continue  # the recorder has it: the other parts are still worth looking at
             if self.options.measure and present_here(self.target):
                 self._eager_times(call)
+            if self.compiler == "eager" and present_here(self.target):
+                self._eager_call(call)
 
     def _lower_backward(self, call: Call) -> None:
         """Inductor compiles a backward part when it is first called. If the script never calls it, it is called here, to be seen."""
@@ -104,7 +108,7 @@ class Examiner:
             backward = backward_of(call.region.compiled, call.fresh())
             if backward is not None:
                 run_once(backward)
-                self.recorder.note("The script never runs a backward pass of a region that has one; Fuselab ran it, so that it is compiled.")
+                self.recorder.note("The script never runs the backward pass of a region; Fuselab ran it, so that it was compiled.")
 
     # Numerics
 
@@ -143,9 +147,15 @@ class Examiner:
                 draft.timings.append(self._timing_of(f"{part} call", "call", compiler, part, sample, moved, ()))
             if isinstance(made, CompiledPart):
                 self._steps(draft, made, inputs)
-            clock = clock_mhz(self.device)
-            draft.facts |= {"copy_gb_per_s": round(copy_rate(self.device) / 1e9, 2), "launches": made.shown.launches}
-            draft.facts |= {"threads": torch.get_num_threads()} if self.device == "cpu" else {"clock_mhz": clock}
+            else:
+                self._launches(draft, made, pair[1])
+            draft.facts["launches"] = made.shown.launches
+            self._conditions(draft)
+
+    def _conditions(self, draft: Draft) -> None:
+        """Under what the times were measured."""
+        draft.facts["copy_gb_per_s"] = round(copy_rate(self.device) / 1e9, 2)
+        draft.facts |= {"threads": torch.get_num_threads()} if self.device == "cpu" else {"clock_mhz": clock_mhz(self.device)}
 
     def _steps(self, draft: Draft, made: CompiledPart, inputs: Sequence[Any]) -> None:
         steps = list(made.compiled.timed_steps(inputs))
@@ -155,19 +165,54 @@ class Examiner:
             moved = step.bytes if not isinstance(step, Extern) else _extern_bytes(step, made)
             draft.timings.append(self._timing_of(step.name, "kernel", "fuselab", made.part, sample, moved, (step.origin,)))
 
+    def _launches(self, draft: Draft, made: Any, run: Subject) -> None:  # noqa: ANN401  # an ObservedPart
+        """The times of the kernels that Inductor's code launches, each run again on the arguments that it had."""
+        launches = made.launches(lambda: run_once(run))
+        budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(launches)))
+        for kernel, again in launches:
+            (sample,) = measure([again], self.device, budget)
+            moved = kernel.facts.get("bytes")
+            draft.timings.append(
+                self._timing_of(
+                    kernel.name, "kernel", self.compiler, made.part, sample, moved if isinstance(moved, int) else None, kernel.origins
+                )
+            )
+        if len(launches) < len(made.kernels):
+            draft.facts["kernels_not_timed"] = len(made.kernels) - len(launches)
+
     def _eager_times(self, call: Call) -> None:
         """The ``eager`` stage once more, now with the time of each op."""
-        with same_random_numbers(self.device), torch.no_grad():
-            with self.recorder.stage(call.region.id, "eager") as draft:
-                ops = eager_calls(call.region.graph, call.fresh(), keep=True)
-                describe_eager(draft, call.region.graph, call.region.compiler.origins, ops)
-                places = {node.name: place for place, node in enumerate(call.region.graph.graph.nodes)}
-                timed = [(op, op.again) for op in ops if op.again is not None]
-                budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(timed)))
+        with same_random_numbers(self.device), self.recorder.stage(call.region.id, "eager") as draft:
+            with torch.set_grad_enabled(call.gradients):
+                dispatched = eager_calls(call.region.graph, call.fresh(), keep=True)
+            describe_eager(draft, call.region.graph, call.region.compiler.origins, dispatched)
+            places = {node.name: place for place, node in enumerate(call.region.graph.graph.nodes)}
+            timed = [(op, op.again) for op in dispatched.calls if op.again is not None]
+            budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(timed)))
+            with torch.no_grad():
                 for op, again in timed:
                     (sample,) = measure([again], self.device, budget)
                     origins = (places[op.node],) if op.node in places else ()
-                    draft.timings.append(self._timing_of(op.op, "op", "eager", "", sample, _op_bytes(op), origins))
+                    draft.timings.append(self._timing_of(op.op, "op", "eager", op.part, sample, _op_bytes(op), origins))
+
+    def _eager_call(self, call: Call) -> None:
+        """The ``timing`` stage of a region that is not compiled: the whole call, and its backward pass if it has one."""
+        functions = [call.region.graph]
+        with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
+            dispatched = eager_calls(call.region.graph, call.fresh())
+            for part in ("forward", "backward"):
+                kernels = sum(op.kernel for op in dispatched.of(part))
+                subjects = _subjects(functions, call, part) if part == "forward" or dispatched.of(part) else None
+                if subjects is None:
+                    continue
+                with self.recorder.stage(call.region.id, "timing", part) as draft:
+                    draft.facts["launches"] = kernels
+                    if not self.options.measure:
+                        draft.skip("Measuring is switched off in the options.")
+                        continue
+                    (sample,) = measure(subjects, self.device, CALL_SECONDS)
+                    draft.timings.append(self._timing_of(f"{part} call", "call", "eager", part, sample, None, ()))
+                    self._conditions(draft)
 
     def _timing_of(
         self, subject: str, scope: str, compiler: str, part: Part, sample: Sample, moved: int | None, origins: tuple[int, ...]
@@ -181,9 +226,24 @@ class Examiner:
         })  # fmt: skip
 
 
+def stands_in(target: str) -> Decision:
+    return Decision(
+        subject="dispatch",
+        verdict="noted",
+        rule="dispatched_on_cpu",
+        reason=(
+            f"The tensors are on the CPU here and stand for tensors on {target}. Where PyTorch chooses an op by device (attention, "
+            "convolution, batch norm, fused optimisers), the GPU dispatches another one."
+        ),
+    )
+
+
 def _calls(call: Call, part: Part) -> list[Subject] | None:
     """Eager and compiled code of a part as what can be timed, None when there is no backward pass to run."""
-    functions = (call.region.graph, call.region.compiled)
+    return _subjects((call.region.graph, call.region.compiled), call, part)
+
+
+def _subjects(functions: Sequence[Callable[..., Any]], call: Call, part: Part) -> list[Subject] | None:
     if part != "backward":
         return [_forward(function, call.fresh()) for function in functions]
     pair: list[Subject] = [backward for function in functions if (backward := backward_of(function, call.fresh()))]

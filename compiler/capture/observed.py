@@ -30,6 +30,7 @@ from compiler.capture.origins import OriginTable, aten_origins
 from compiler.capture.places import Places, every_view
 from compiler.capture.present import present_here
 from compiler.capture.region import Observer, Region
+from compiler.observe.inductor_calls import noted_calls
 from compiler.observe.inductor_names import Lacking, Sighting, compile_observed, lacking
 from compiler.observe.inductor_passes import PassLog
 from compiler.observe.retarget import on_target, retargeted
@@ -46,12 +47,13 @@ NOTHING = "Inductor had nothing to compile in this part."
 
 @dataclass(slots=True)
 class ObservedPart:
-    """One part of a region as Inductor compiled it. ``keep`` and ``last`` stay unused: its kernels are timed through its wrapper module."""
+    """One part of a region as Inductor compiled it. ``module``: its loaded output code, or None. ``keep`` and ``last`` stay unused."""
 
     part: Part
     gm: GraphModule
     shown: Shown
     kernels: tuple[Kernel, ...] = ()
+    module: Any = None
     keep: bool = False
     last: list[Any] | None = None
 
@@ -59,6 +61,16 @@ class ObservedPart:
     def random(self) -> bool:
         """Whether the graph draws random numbers, so that two runs of it may differ."""
         return any(draws(node) or "inductor_random" in str(node.target) for node in self.gm.graph.nodes)
+
+    def launches(self, run: Callable[[], object]) -> list[tuple[Kernel, Callable[[], object]]]:
+        """The kernels that ``run`` launches, each with a function that launches it again on the arguments that it had."""
+        waiting = list(self.kernels)
+        found: list[tuple[Kernel, Callable[[], object]]] = []
+        for call in noted_calls(self.module, [kernel.name for kernel in self.kernels], run):
+            place = next((place for place, kernel in enumerate(waiting) if kernel.name == call.kernel), None)
+            if place is not None:
+                found.append((waiting.pop(place), call.run))
+        return found
 
 
 @dataclass(slots=True)
@@ -164,7 +176,7 @@ class ObservedCompiler:
             self._generated(part, sighting, places, kernels, compiled)
         for below in BELOW:
             self._skip(below, part, "Inductor's C++ is shown, not its machine code." if below == "sass" else "The CPU's kernels are C++.")
-        self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels))
+        self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels), sighting.code.module)
 
     def _generated(self, part: Part, sighting: Sighting, places: Places, kernels: Sequence[Kernel], compiled: Callable[..., Any]) -> None:
         views = every_view([*sighting.before, *sighting.after])

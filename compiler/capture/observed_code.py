@@ -21,9 +21,16 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _CALL = re.compile(r"^\s+(?:[\w, ()]+ = )?([A-Za-z_][\w.]*?)(?:\.run)?\(")
 _OUT = re.compile(r"\bout=(\w+)")
 _ASSIGNED = re.compile(r"^\s+(\w+) = ")
+_COMMENT = re.compile(r"#   (?:%(\w+) : |\S+ => (.*))")
 _OP_CALL = re.compile(r"(?:tl_math|libdevice|tl|triton_helpers|std|at::vec)?(?:\.|::)?(\w+)\(")
-_INFIX = re.compile(r"= \w+ ([-+*/]) \w+;?$")
-SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+_INFIX = re.compile(r"= \(?tmp\w+ ([-+*/]|==|!=|<=?|>=?) tmp\w+\)?;?$")
+_MADE = re.compile(r"^\s*(?:auto )?(tmp\w+) = ")
+_VALUE = re.compile(r"\btmp\w+")
+SIGNS = {"+": "add", "-": "sub", "*": "mul", "/": "div", "==": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+OPS = {"max2": "amax", "min2": "amin", "max_propagate_nan": "amax", "min_propagate_nan": "amin", "fmax": "maximum", "fmin": "minimum"}
+PLUMBING = {
+    "load", "store", "static_cast", "full", "arange", "broadcast_to", "loadu", "program_id", "to", "cast", "Vectorized", "vec_reduce_all",
+}  # fmt: skip
 _META = {
     "grid": r"'grid_type': '(\w+)'",
     "loads": r"'num_load': (\d+)",
@@ -66,13 +73,8 @@ def describe_code(draft: Draft, log: CodeLog, kernels: Sequence[Kernel], views: 
     origins = kernel_origins(log, views)
     for source in sources_of(log.code):
         text = source.text.strip("\n")
-        names = origins.get(source.name, [])
-        draft.section(
-            source.name,
-            text,
-            "cpp" if source.language.startswith("cpp") else "python",
-            [places.marks(names, _op_of(line)) for line in text.split("\n")],
-        )
+        marks = source_marks(text, origins.get(source.name, []), places)
+        draft.section(source.name, text, "cpp" if source.language.startswith("cpp") else "python", marks)
     if not draft.sections:
         draft.section("No kernels", "# Inductor wrote no kernel: every step is a call of a library.", "python")
     draft.kernels = list(kernels)
@@ -86,14 +88,33 @@ def kernel_origins(log: CodeLog, views: Mapping[str, View]) -> dict[str, list[st
     return found
 
 
+def source_marks(text: str, names: Sequence[str], places: Places) -> list[tuple[int, ...]]:
+    """The origins of each line of a kernel that computes these nodes: those that do the line's op, those of the values that it passes on,
+    or else the kernel's.
+    """
+    whole = places.marks(names)
+    values: dict[str, tuple[int, ...]] = {}
+    marks: list[tuple[int, ...]] = []
+    for line in text.split("\n"):
+        plain = line.partition("#")[0].partition("//")[0]
+        found = places.marks(names, _op_of(plain))
+        made = _MADE.match(plain)
+        if found == whole:
+            used = [values[name] for name in _VALUE.findall(plain[made.end() :] if made else plain) if name in values]
+            found = tuple(sorted({place for value in used for place in value})) or whole
+        if made and found != whole:
+            values[made[1]] = found
+        marks.append(found if line.strip() else ())
+    return marks
+
+
 def _op_of(line: str) -> str:
-    """The function that a line of a kernel calls, by which its origin can be told from the kernel's others; "" if it is none's."""
-    plain = line.partition("#")[0].partition("//")[0]
-    if sign := _INFIX.search(plain):
+    """The op that a line of a kernel does, by which its origin can be told from the kernel's others; "" if it is none's."""
+    if sign := _INFIX.search(line):
         return SIGNS[sign[1]]
-    for name in _OP_CALL.findall(plain):
-        if name not in ("load", "store", "static_cast", "full", "arange", "broadcast_to", "where", "loadu", "program_id"):
-            return str(name)
+    for name in _OP_CALL.findall(line):
+        if name not in PLUMBING and not (name == "where" and "mask" in line):
+            return OPS.get(name, str(name))
     return ""
 
 
@@ -204,18 +225,27 @@ def wrapper_marks(log: CodeLog, views: Mapping[str, View], places: Places) -> li
             chosen = [made[1]] if made and made[1] in buffers else _NAME.findall(line)
             names = [origin for name in chosen for origin in buffers.get(name, (name,))]
         marks[number] = places.marks(names)
-        for comment in comments:
-            marks[comment] = marks[number]
-        comments = []
+        if marks[number]:
+            for comment in comments:
+                marks[comment] = marks[number]
+            comments = []
     return marks
 
 
 def _mark_definitions(marks: list[tuple[int, ...]], log: CodeLog, origins: Mapping[str, list[str]], places: Places) -> None:
+    lines = log.code.split("\n")
     for source in sources_of(log.code):
         names = origins.get(source.name, [])
         first = log.code.count("\n", 0, source.start)
-        for offset, line in enumerate(source.text.split("\n")):
-            marks[first + offset] = places.marks(names, _op_of(line))
+        inside = source_marks(source.text, names, places)
+        marks[first : first + len(inside)] = inside
+        marks[first] = places.marks(names)
+        above = first - 1
+        while above >= 0 and lines[above].startswith("#"):
+            found = _COMMENT.match(lines[above])
+            said = _NAME.findall(found[1] or found[2]) if found else ()
+            marks[above] = places.marks(said) or places.marks(names)
+            above -= 1
 
 
 def describe_configuration(draft: Draft, config: Mapping[str, tuple[str, str]]) -> None:

@@ -11,10 +11,13 @@ from unittest.mock import patch
 
 from torch.fx import GraphModule
 
+from compiler.observe.inductor_loops import origin_names
+
 RELIES_ON = (
     "torch._inductor.graph.GraphLowering.save_output_code",
     "torch._inductor.graph.GraphLowering.run",
     "torch._inductor.graph.GraphLowering.codegen",
+    "torch._inductor.graph.GraphLowering.compile_to_module",
     "torch._inductor.codegen.cpp.CppScheduling.define_kernel",
     "torch._inductor.codegen.triton.TritonScheduling.define_kernel",
     "torch._inductor.scheduler.Scheduler.codegen_extern_call",
@@ -46,12 +49,13 @@ class MemoryStep:
 
 @dataclass(slots=True)
 class CodeLog:
-    """``graph``: the FX graph as it was lowered."""
+    """``graph``: the FX graph as it was lowered. ``module``: the loaded output code, None where it was not loaded."""
 
     code: str = ""
     graph: GraphModule | None = None
     launches: list[Launch] = field(default_factory=list)
     memory: list[MemoryStep] = field(default_factory=list)
+    module: Any = None
     lowering_seconds: float = 0.0
     codegen_seconds: float = 0.0
 
@@ -77,8 +81,14 @@ def watching_code(log: CodeLog) -> Iterator[None]:
             log.graph = self.module
         return timed_run(self, *args, **kwargs)
 
+    loaded = GraphLowering.compile_to_module
+
+    def load(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        log.module = loaded(self, *args, **kwargs)
+        return log.module
+
     def called(self: Any, node: Any) -> Any:  # noqa: ANN401  # a scheduler node
-        log.launches.append(Launch(_extern_name(node.node), (node.get_name(),), extern=True, origins=_origin_names(node.node)))
+        log.launches.append(Launch(_extern_name(node.node), (node.get_name(),), extern=True, origins=origin_names(node.node, alone=True)))
         return extern(self, node)
 
     def plan(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
@@ -90,6 +100,7 @@ def watching_code(log: CodeLog) -> Iterator[None]:
         for owner, name, value in (
             (GraphLowering, "save_output_code", staticmethod(written)),
             (GraphLowering, "run", lower),
+            (GraphLowering, "compile_to_module", load),
             (GraphLowering, "codegen", _timed(GraphLowering.codegen, log, "codegen_seconds")),
             (CppScheduling, "define_kernel", _defined(CppScheduling.define_kernel, log)),
             (TritonScheduling, "define_kernel", _defined(TritonScheduling.define_kernel, log)),
@@ -123,10 +134,6 @@ def _defined(function: Callable[..., Any], log: CodeLog) -> Callable[..., Any]:
 
 def _extern_name(ir: Any) -> str:  # noqa: ANN401  # an ir.ExternKernel
     return str(getattr(ir, "python_kernel_name", None) or getattr(ir, "op_overload", None) or type(ir).__name__)
-
-
-def _origin_names(ir: Any) -> tuple[str, ...]:  # noqa: ANN401
-    return tuple(str(getattr(origin, "name", origin)) for origin in getattr(ir, "origins", None) or ())
 
 
 def memory_step(line: Any) -> MemoryStep | None:  # noqa: ANN401  # a line of the wrapper's

@@ -77,7 +77,7 @@ def _plain_view(node: Any) -> View:  # noqa: ANN401
         name=node.get_name(),
         kind=type(node).__name__,
         buffers=tuple(_call(node, "get_buffer_names") or ()),
-        origins=tuple(origin.name for origin in _origins(ir) if isinstance(origin, Node)),
+        origins=origin_names(ir, alone=body is None),
         sizes=(tuple(sizes[0]), tuple(sizes[1])) if sizes else ((), ()),
         body=body,
         ir=ir,
@@ -106,9 +106,14 @@ def _call(owner: Any, name: str) -> Any:  # noqa: ANN401
         return None
 
 
-def _origins(ir: Any) -> Sequence[Any]:  # noqa: ANN401
+def origin_names(ir: Any, *, alone: bool) -> tuple[str, ...]:  # noqa: ANN401
+    """The FX nodes that a buffer stands for; ``alone``: only the one that it was made for, where Inductor knows it."""
+    own = getattr(ir, "origin_node", None)
+    if alone and isinstance(own, Node):
+        return (own.name,)
     found = _call(ir, "get_origins")
-    return tuple(found if found is not None else getattr(ir, "origins", None) or ())
+    origins = found if found is not None else getattr(ir, "origins", None) or ()
+    return tuple(origin.name for origin in origins if isinstance(origin, Node))
 
 
 def print_view(view: View) -> list[Line]:

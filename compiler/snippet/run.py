@@ -20,7 +20,8 @@ from compiler.capture.observed import observe_region
 from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
 from compiler.observe.dynamo_names import watching_frames
-from compiler.observe.inductor_names import settings_of
+from compiler.observe.inductor_config import Entries, UnknownEntry, checked_entries, configuration, settings_of
+from compiler.observe.inductor_names import usual_autograd
 from compiler.observe.torch_names import fresh_dynamo, optimize
 from compiler.options import Options
 from compiler.recorder import Recorder
@@ -81,9 +82,21 @@ class Run:
 
     def whole(self) -> Problem | None:
         """Runs, then measures; the first thing that went wrong, if anything did."""
+        try:
+            entries = checked_entries(self.options.config)
+        except UnknownEntry as error:
+            return Problem(kind="snippet", message=str(error)[:4_000], hint=error.hint[:4_000])
+        self._say_options(entries)
         out, err = Printed("stdout", self.recorder.emit), Printed("stderr", self.recorder.emit)
-        watching = watching_frames(self.examiner.frames.log)
-        with fresh_dynamo(), watching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        settings, watching = configuration(entries), watching_frames(self.examiner.frames.log)
+        with (
+            fresh_dynamo(),
+            usual_autograd(self.compiler),
+            settings,
+            watching,
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             try:
                 problem = self._script()
                 out.finish()
@@ -152,7 +165,7 @@ class Run:
         self,
         model: Callable[..., Any] | None = None,
         *,
-        fullgraph: bool = False,
+        fullgraph: bool | None = None,
         dynamic: bool | None = None,
         backend: object = None,
         mode: str | None = None,
@@ -168,10 +181,21 @@ class Run:
             return model
         if self.compiler == "fuselab":
             self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
-        settings = settings_of(mode, options) if self.compiler == "inductor" else {}
+        fullgraph = self.options.fullgraph if fullgraph is None else fullgraph
+        dynamic = self.options.dynamic if dynamic is None else dynamic
+        settings = settings_of(mode or (None if options else self.options.mode), options, dynamic) if self.compiler == "inductor" else {}
         compiled = optimize(functools.partial(self._backend, settings=settings), fullgraph=fullgraph, dynamic=dynamic)(model)
         self.asked.append(compiled)
         return compiled
+
+    def _say_options(self, entries: Entries) -> None:
+        """The options of the run that its compiler does not follow are said."""
+        ignored = [f"mode {self.options.mode}"] if self.options.mode != "default" else []
+        ignored += [f"inductor.{name}" for name in entries.inductor]
+        if ignored and self.compiler != "inductor":
+            who = "Fuselab's own compiler" if self.compiler == "fuselab" else "Eager PyTorch"
+            said = f"{who} follows neither modes nor entries of Inductor's configuration; ignored: {', '.join(ignored)}."
+            self.recorder.note(said[:4_000])
 
     def _say_ignored(self, **given: object) -> None:
         """What ``torch.compile`` was asked for and does not get here is said, once."""
