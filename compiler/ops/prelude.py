@@ -73,6 +73,23 @@ template <class T> inline T log_add(T a, T b) {
   const T low = minimum(a, b), high = maximum(a, b);
   return low != high || std::fabs(low) < T(INFINITY) ? high + std::log1p(std::exp(low - high)) : a;
 }
+// The power series, whose terms have one sign. It is even or odd in x.
+inline double bessel_i(double x, int order) {
+  if (!(std::fabs(x) < 750)) return x != x ? x : order && x < 0 ? -INFINITY : INFINITY;
+  const double square = x * x / 4;
+  double term = order ? x / 2 : 1, sum = term;
+  for (int k = 1; std::fabs(term) > 1e-17 * std::fabs(sum); k++) {
+    term *= square / (double(k) * (k + order));
+    sum += term;
+  }
+  return sum;
+}
+// exp(x * x) * erfc(x): directly where both fit, else the asymptotic series.
+inline double erfcx(double x) {
+  if (x < 25) return x < -26.7 ? INFINITY : std::exp(x * x) * std::erfc(x);
+  const double r = 1 / (x * x);
+  return 0.5641895835477563 / x * (1 - r / 2 * (1 - 1.5 * r * (1 - 2.5 * r * (1 - 3.5 * r))));
+}
 // Giles' approximations, then two steps of Newton's method.
 template <class T> inline T erfinv(T y) {
   if (!(std::fabs(y) < T(1))) return std::fabs(y) == T(1) ? y * T(INFINITY) : T(NAN);
