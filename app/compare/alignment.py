@@ -6,6 +6,7 @@ Blocks of all columns with equal anchors share a row, in the longest common orde
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from compiler.trace import Origin, Section, Stage
 
 MAX_LINES, MAX_CHARACTERS, MAX_WIDTH, MAX_BLOCKS = 1_200, 200_000, 1_000, 250
 UNLIKE = 0.15
+_PADDING = re.compile(r"(?<=\S) {3,}(?=#)")
+"""What puts comments below each other in a wide listing; a column is narrower."""
 Anchor = int | str | None
 
 
@@ -47,7 +50,8 @@ class Row:
 class Group:
     """Sections that stand beside each other. ``titles``: what each column's are called; ``cut``: whether a column's text was too long.
 
-    ``equal``: the texts are the same; ``unlike``: they share so little that marking what differs would mark everything.
+    ``placed``: more than one column says where its lines come from; otherwise there is one row, and nothing is aligned. ``equal``: the
+    texts are the same; ``unlike``: they share so little that marking what differs would mark everything.
     """
 
     titles: tuple[str, ...]
@@ -85,7 +89,8 @@ def _group(stages: Sequence[Stage | None], columns: Sequence[Sequence[Section]],
         made = [_marked(blocks, known) for blocks in made]
     titles = tuple(", ".join(dict.fromkeys(section.title for section in sections)) for sections in columns)
     placed = sum(any(block.anchor is not None for block in blocks) for blocks in made) > 1
-    return Group(titles, _rows(made), tuple(cut), equal, unlike, placed)
+    rows = _rows(made) if placed else (Row(None, tuple(map(tuple, made))),)
+    return Group(titles, rows, tuple(cut), equal, unlike, placed)
 
 
 def _marked(blocks: Sequence[Block], known: Sequence[set[str]]) -> list[Block]:
@@ -118,7 +123,7 @@ def _blocks(sections: Sequence[Section], origins: tuple[Origin, ...], by_op: boo
                     found.append(Block(anchor, title, tuple(lines)))
                     lines, title = [], ""
                 anchor = own
-            lines.append(Line(text[:MAX_WIDTH], sources))
+            lines.append(Line(_PADDING.sub("  ", text[:MAX_WIDTH]), sources))
             left, room = left - 1, room - len(text) - 1
         found.append(Block(anchor, title, tuple(lines)))
     return found, False

@@ -137,10 +137,11 @@ def _times(runs: Sequence[Told]) -> list[Figure]:
     for region, part in keys or [(0, "")]:
         name = " ".join(filter(None, ("time", part, f"of region {region}" if several else "")))
         cells = _timed(runs, [calls.get((region, part)) for calls in own])
-        table.append(_figure(name, "Median of one call, with the 10th to 90th percentile.", cells))
+        differs = any(cell.quality in ("better", "worse") for cell in cells)
+        table.append(Figure(name, "Median of one call, with the 10th to 90th percentile.", tuple(cells), differs))
     beside = [sum(call.median_us for call in _calls(run, "eager").values()) for run in runs]
     if any(beside) and not all(run.eager for run in runs):
-        cells = [Cell(microseconds(time)) if time else Cell("not measured", "", "absent") for time in beside]
+        cells = [Cell(microseconds(time)) if time else _unmeasured(run) for run, time in zip(runs, beside, strict=True)]
         about = "The same calls without a compiler, measured in each run beside its own: how much the machine differed from run to run."
         table.append(Figure("eager beside it", about, tuple(cells), False))
     return table
@@ -162,12 +163,16 @@ def _timed(runs: Sequence[Told], times: Sequence[Timing | None]) -> list[Cell]:
     for run, item in zip(runs, times, strict=True):
         if item is None:
             skipped = next((stage.reason for stage in run.stages.get("timing", ()) if stage.status != "ok"), "")
-            cells.append(Cell("not measured", skipped, "absent") if run.finished else Cell("…", "", "absent"))
+            cells.append(_unmeasured(run, skipped))
             continue
         spread = f"{microseconds(item.low_us)} to {microseconds(item.high_us)}, {item.repeats:,} samples"
         against, quality = _NEUTRAL if first is None or item is first else _against(item, first, LETTERS[place])
         cells.append(Cell(microseconds(item.median_us), " · ".join(filter(None, (spread, against))), quality))
     return cells
+
+
+def _unmeasured(run: Told, reason: str = "") -> Cell:
+    return Cell("not measured", reason, "absent") if run.finished else Cell("…", "", "absent")
 
 
 def _against(item: Timing, first: Timing, letter: str) -> tuple[str, Quality]:

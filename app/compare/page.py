@@ -184,7 +184,7 @@ def fact_rows(stages: Sequence[Stage | None]) -> tuple[FactRow, ...]:
     rows = []
     for name in dict.fromkeys(name for facts in told_facts for name in facts):
         values = tuple(facts.get(name, "") for facts in told_facts)
-        rows.append(FactRow(name, values, len(set(values)) > 1))
+        rows.append(FactRow(name, values, len(set(filter(None, values))) > 1))
     return tuple(rows)
 
 

@@ -40,10 +40,10 @@ Finish = Callable[..., str]
 
 @pytest.fixture
 def finish(client: TestClient, sessions: sessionmaker[Session]) -> Finish:
-    """Submits a source and stores these events for it; the id of its run."""
+    """Submits a source, with the rest of a submission by name, and stores these events for it; the id of its run."""
 
-    def run(source: str, events: Sequence[Event]) -> str:
-        run_id = client.post("/api/runs", json={"source": source}).json()["id"]
+    def run(source: str, events: Sequence[Event], **asked: object) -> str:
+        run_id = client.post("/api/runs", json={"source": source} | asked).json()["id"]
         with sessions() as session:
             job = store.claim_job(session, "stand-in")
             assert job is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.trace import (
     STAGE_NAMES,
     Begin,
+    CompilerName,
     Decision,
     Drawing,
     Edge,
@@ -152,3 +153,26 @@ def failed_run(kind: str = "snippet") -> list[Event]:
     )
     error = Stage(region=0, name="dynamo", status="error", reason=problem.message)
     return [Begin(compiler="fuselab", target="cpu"), error, End(status="error", problem=problem)]
+
+
+def timed_run(
+    compiler: CompilerName, median: float, spread: float, kernels: int = 1, target: str = "cpu", text: str = KERNEL
+) -> list[Event]:
+    """A run of that compiler whose forward call took ``median`` µs, give or take ``spread``, with so many kernels of 1 KiB each."""
+    marks = ((), (), (), (), (0,), (0, 1))
+    section = Section(title=f"{compiler}_kernel", language="python", text=text, marks=marks)
+    launched = tuple(Kernel(name=f"k{number}", kind="triton", facts={"bytes": 1024}) for number in range(kernels))
+    times = [("eager", 10.0, 1.0), (compiler, median, spread)]
+    timings = tuple(
+        Timing(subject="forward call", scope="call", compiler=name, part="forward", median_us=t, low_us=t - s, high_us=t + s, repeats=100)  # type: ignore[arg-type]
+        for name, t, s in times
+    )
+    return [
+        Begin(compiler=compiler, target=target, environment={"torch": "2.13.0", "clock_mhz": 2000 + kernels}),
+        RegionFound(region=Region(id=0, title="f", line=4)),
+        stage("eager", "", facts={"kernels": 2, "bytes_read": 3000, "bytes_written": 1000}),
+        stage("dynamo", "", facts={"graph_breaks": 0}),
+        stage("code", sections=(section,), kernels=launched),
+        stage("timing", sections=(), timings=timings, facts={"launches": kernels}),
+        End(status="ok"),
+    ]

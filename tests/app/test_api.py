@@ -61,6 +61,14 @@ def test_a_failed_run_says_why(client, finish):
     assert (run["problem"]["line"], run["problem"]["stage"], run["problem"]["hint"]) == (6, "dynamo", "Define it.")
 
 
+def test_all_options_are_kept(client):
+    options = {"mode": "max-autotune", "dynamic": True, "fullgraph": True, **{f"inductor.x{number}": number for number in range(40)}}
+    answer = client.post("/api/runs", json={"source": SOURCE, "compiler": "inductor", "options": options})
+    assert answer.status_code == 202
+    run = client.get(f"/api/runs/{answer.json()['id']}").json()
+    assert (run["compiler"], run["options"]) == ("inductor", Options().as_facts() | options)
+
+
 @pytest.mark.parametrize(
     ("body", "status", "field"),
     [
@@ -73,6 +81,10 @@ def test_a_failed_run_says_why(client, finish):
         ({"source": "x", "compiler": "gcc"}, 422, "compiler"),
         ({"source": "x", "options": {"policy": "best"}}, 422, "options"),
         ({"source": "x", "options": {"\ud800": 1}}, 422, "options"),
+        ({"source": "x", "options": {"mode": "fastest"}}, 422, "options"),
+        ({"source": "x", "options": {"dynamic": "yes"}}, 422, "options"),
+        ({"source": "x", "options": {"inductor.x": "y" * 500}}, 422, "options"),
+        ({"source": "x", "options": {f"inductor.x{number}": 1 for number in range(41)}}, 422, "options"),
         ({"source": "x", "extra": 1}, 422, "extra"),
     ],
 )

@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 
 from app.main import create_app
 from app.stages import STAGES, shown
-from compiler.trace import STAGE_NAMES, Region, Stage
-from tests.app.samples import HOSTILE, SOURCE, failed_run, full_stage, good_run, training_run
+from compiler.trace import STAGE_NAMES, Decision, Region, Section, Stage
+from tests.app.samples import HOSTILE, SOURCE, failed_run, full_stage, good_run, stage, training_run
 
 
 class Elements(HTMLParser):
@@ -140,6 +140,78 @@ def test_the_form_says_what_is_wrong(client):
     answer = client.post("/runs", data={"source": "x" * 70_000}, headers={"HX-Request": "true"})
     assert answer.status_code == 413
     assert "the limit is 65,536" in answer.text
+
+
+FORM = {
+    "source": SOURCE, "compiler": "inductor", "policy": "max", "mode": "max-autotune", "dynamic": "true", "fullgraph": "on",
+    "config": "torch._inductor.config.max_fusion_size = 32\ndynamo.cache_size_limit = 4  # few",
+}  # fmt: skip
+
+
+def test_a_permalink_keeps_the_compiler_and_all_options(client):
+    page = client.get(client.post("/runs", data=FORM, follow_redirects=False).headers["location"]).text
+    controls = Elements(page[page.index('<form id="controls"') : page.index("</form>")])
+    chosen = [option.get("value", "") for option in controls.all("option") if "selected" in option]
+    assert "inductor" in chosen
+    assert "true" in chosen
+    for name in ("max", "max-autotune"):
+        assert f"<option selected>{name}</option>" in page
+    boxes = {box["name"]: "checked" in box for box in controls.all("input") if box.get("type") == "checkbox"}
+    assert boxes == {"fullgraph": True, "measure": False}
+    assert "dynamo.cache_size_limit = 4\ninductor.max_fusion_size = 32" in page
+    assert "torch.compile (Inductor)" in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("config", "inductor.max_fusion_size", "line 1 of the configuration is no entry"),
+        ("config", "\ninductor.x = os.system", "line 2 of the configuration"),
+        ("config", "inductor.x = " + "9" * 30, "too large"),
+        ("mode", "fastest", "mode is one of"),
+        ("policy", "best", "policy is one of"),
+        ("dynamic", "maybe", "dynamic is true, false or"),
+        ("target", "sm_1", "sm_1"),
+        ("compiler", "gcc", "gcc"),
+    ],
+)
+def test_a_refusal_stands_at_its_field(client, field, value, said):
+    answer = client.post("/runs", data=FORM | {field: value}, headers={"HX-Request": "true"})
+    assert answer.status_code == 422
+    faults = {tag["id"]: "hidden" not in tag for tag in Elements(answer.text).all("p") if tag.get("class") == "fault"}
+    assert [name for name, shown in faults.items() if shown] == [f"fault-{field}"]
+    assert said.lower() in re.search(rf'id="fault-{field}"[^>]*>(.*?)</p>', answer.text)[1].lower()  # type: ignore[index]
+    assert f'aria-describedby="fault-{field}"' in client.get("/").text
+    assert client.post("/runs", data=FORM | {field: value}).status_code == 422
+
+
+def test_differences_and_choices_are_shown_by_name(client, finish):
+    diff = Section(title="fuse_attention", language="diff", text="--- a\n+++ b\n@@ -1 +1,2 @@\n-x = y\n+x = z\n+w = x\n")
+    said = Decision(subject="fuse_attention", verdict="noted", rule="pass", reason="It matched once.", numbers={"matches": 1})
+    tried = [
+        Decision(
+            subject=f"config {size}",
+            verdict="chosen" if size == 64 else "lost",
+            rule="fastest",
+            reason="Measured.",
+            round=1,
+            numbers={"time_us": size},
+        )
+        for size in (32, 64)
+    ]
+    saved = Decision(subject="relu", verdict="kept", rule="saved", reason="Kept for backward.", numbers={"bytes": 4096}, origins=(0,))
+    stages = [
+        stage("passes", sections=(diff,), decisions=(said,)), stage("autotune", decisions=tuple(tried)), stage("joint", "", decisions=(saved,)),
+    ]  # fmt: skip
+    run_id = finish(SOURCE, [*good_run()[:3], *stages, good_run()[-1]])
+    panels = {name: client.get(f"/runs/{run_id}/panel?tab={name}").text for name in ("passes", "autotune", "joint")}
+    assert "−1" in panels["passes"]
+    assert "+2" in panels["passes"]
+    assert 'data-language="diff"' in panels["passes"]
+    assert "It matched once." in panels["passes"]
+    assert "Choice 1" in panels["autotune"]
+    assert '<th class="right">time us</th>' in panels["autotune"]
+    assert "4.0 KiB" in panels["joint"]
 
 
 @pytest.mark.parametrize("source", ["", " \n"])
