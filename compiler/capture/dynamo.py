@@ -58,7 +58,7 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
     for node in gm.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
             return str(getattr(kind, "__name__", kind)), min(lines, default=0)
-    return "graph", stopped.frames[-1][1] if stopped and stopped.frames else 0
+    return "graph", own_line(stopped.frames) if stopped else 0
 
 
 class Places:
@@ -79,8 +79,14 @@ class Places:
 
 
 def own_line(frames: Sequence[tuple[str, int]]) -> int:
-    """The innermost line of the snippet among frames, that of another file if there is none."""
-    return next((line for file, line in reversed(frames) if file == SNIPPET), frames[-1][1] if frames else 0)
+    """The innermost line of the snippet among frames, 0 if there is none."""
+    return next((line for file, line in reversed(frames) if file == SNIPPET), 0)
+
+
+def place_text(frames: Sequence[tuple[str, int]]) -> str:
+    """The innermost place in words: a line of the snippet if there is one."""
+    line = own_line(frames)
+    return f"line {line}" if line or not frames else f"{frames[-1][0].rpartition('/')[2]}, line {frames[-1][1]}"
 
 
 def graph_section(gm: GraphModule, device: str) -> Listing:
@@ -94,7 +100,7 @@ def describe_breaks(draft: Draft, places: Places, breaks: Sequence[Break], earli
     for stopped in (*earlier, *breaks):
         line, said = own_line(stopped.frames), Explained.of(stopped.reason)
         ended = "" if any(stopped is one for one in breaks) else " (before this graph; nothing was captured up to there)"
-        rows += [("", ())] * bool(rows) + [(f"line {line}: {said.headline}{ended}", places.at(line))]
+        rows += [("", ())] * bool(rows) + [(f"{place_text(stopped.frames)}: {said.headline}{ended}", places.at(line))]
         rows += [(f"  {text}", ()) for text in (said.explanation, *(f"hint: {hint}" for hint in said.hints)) if text]
         rows += [(f"  more: {said.link}", ())] * bool(said.link)
         own = [number for file, number in stopped.frames if file == SNIPPET]
@@ -103,7 +109,7 @@ def describe_breaks(draft: Draft, places: Places, breaks: Sequence[Break], earli
         ]
         draft.decisions.append(
             Decision(
-                subject=f"line {line}",
+                subject=place_text(stopped.frames)[:400],
                 verdict="refused",
                 rule="graph_break",
                 reason=said.sentence[:4_000],

@@ -1,4 +1,4 @@
-"""The ``eager`` stage: which ATen ops one uncompiled call of a region dispatches, one kernel after the other."""
+"""The ``eager`` stage: which ATen ops one uncompiled call of a region dispatches, one kernel after the other, forward and backward."""
 
 from __future__ import annotations
 
@@ -9,12 +9,17 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 
 from compiler.capture.listing import describe
 from compiler.capture.origins import OriginTable
 from compiler.recorder import Draft
+from compiler.trace import Kernel, Part
 
 MAX_CALLS = 20_000
+MAX_KERNELS = 5_000
+ALLOCATES = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+PARTS: dict[Part, str] = {"forward": "Dispatched ops", "backward": "Dispatched ops of the backward pass"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,12 @@ class OpCall:
     read: int
     written: int
     again: Callable[[], object] | None
+    part: Part = "forward"
+
+    @property
+    def kernel(self) -> bool:
+        """Whether it launches a kernel: what moves nothing launches none."""
+        return bool(self.read or self.written)
 
 
 def tensors_in(values: object) -> list[torch.Tensor]:
@@ -57,6 +68,7 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types
         self.keep = keep
         self.calls: list[OpCall] = []
         self.node = ""
+        self.part: Part = "forward"
 
     def __torch_dispatch__(self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: ANN401
         kwargs = kwargs or {}
@@ -64,55 +76,144 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types
         inputs = ", ".join(describe(tensor).rpartition(" ")[0] for tensor in read)
         result = func(*args, **kwargs)
         if len(self.calls) < MAX_CALLS:
-            written = tensors_in(result)
-            view = any(argument.alias_info and not argument.alias_info.is_write for argument in func._schema.arguments)
-            detached = [tensor.detach() for tensor in written]
-            again = _again(func, args, kwargs) if self.keep and not view and not func._schema.is_mutable else None
-            sizes = (0, 0) if view else (size_of(read), size_of(detached))
+            written = [tensor.detach() for tensor in tensors_in(result)]
+            free = moves_nothing(func, read, written)
+            again = _again(func, args, kwargs) if self.keep and not free else None
+            sizes = (0, 0) if free else (size_of(read), size_of(written))
             output = ", ".join(describe(tensor).rpartition(" ")[0] for tensor in written)
-            self.calls.append(OpCall(str(func), self.node, inputs, output, *sizes, again))
+            self.calls.append(OpCall(str(func), self.node, inputs, output, *sizes, again, self.part))
         return result
 
 
+def moves_nothing(func: Any, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> bool:  # noqa: ANN401  # an OpOverload
+    """Whether the op only gives another view of memory, or memory that it does not write."""
+    if any(argument.alias_info and not argument.alias_info.is_write for argument in func._schema.arguments):
+        return True
+    if func.overloadpacket.__name__ in ALLOCATES:
+        return True
+    storages = {storage for tensor in read if (storage := _storage(tensor)) is not None}
+    return not func._schema.is_mutable and bool(written) and all(_storage(tensor) in storages for tensor in written)
+
+
+def _storage(tensor: torch.Tensor) -> int | None:
+    return tensor.untyped_storage()._cdata if tensor.layout == torch.strided else None
+
+
 def _again(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[[], object]:  # noqa: ANN401  # an OpOverload
-    return lambda: func(*args, **kwargs)
+    """The op once more; if it writes to its arguments, to copies of them, so that it disturbs no other op's."""
+    if not func._schema.is_mutable:
+        return lambda: func(*args, **kwargs)
+    own: list[tuple[Any, Any]] = []
+
+    def run() -> object:
+        if not own:
+            own.append(tree_map_only(torch.Tensor, torch.clone, (args, kwargs)))
+        return func(*own[0][0], **own[0][1])
+
+    return run
 
 
 class _Following(torch.fx.Interpreter):  # type: ignore[misc]  # torch has no types here
-    """Runs a graph and tells the recording which node it is at."""
+    """Runs a graph and tells the recording which node it is at, then and again when the node's backward pass runs."""
 
     def __init__(self, gm: GraphModule, recording: _Recording) -> None:
         super().__init__(gm)
         self.recording = recording
+        self.known: set[Any] = set()
 
     def run_node(self, n: Node) -> Any:  # noqa: ANN401  # any value
         self.recording.node = n.name
-        return super().run_node(n)
+        result = super().run_node(n)
+        self._follow([tensor.grad_fn for tensor in tensors_in(result)], n.name if n.op != "placeholder" else "")
+        return result
+
+    def _follow(self, functions: Sequence[Any], name: str) -> None:
+        """The gradient functions that this node made say so when they run."""
+        waiting = [function for function in functions if function is not None]
+        while waiting:
+            function = waiting.pop()
+            if function in self.known:
+                continue
+            self.known.add(function)
+            waiting += [before for before, _ in function.next_functions if before is not None]
+            if name:
+                function.register_prehook(self._at(name))
+
+    def _at(self, name: str) -> Callable[[object], None]:
+        def prehook(_: object) -> None:
+            self.recording.node = name
+
+        return prehook
 
 
-def eager_calls(gm: GraphModule, inputs: Sequence[Any], *, keep: bool = False) -> list[OpCall]:
-    """The ops of one eager call, in order. ``keep``: each can be run again, on the tensors that it had."""
+@dataclass(frozen=True, slots=True)
+class Dispatched:
+    """The ops of one call in order. ``failure``: why its backward pass could not be run, "" if it could or there is none."""
+
+    calls: tuple[OpCall, ...]
+    failure: str = ""
+
+    def of(self, part: Part) -> list[OpCall]:
+        return [call for call in self.calls if call.part == part]
+
+
+def eager_calls(gm: GraphModule, inputs: Sequence[Any], *, keep: bool = False) -> Dispatched:
+    """What one eager call dispatches, and its backward pass where gradients are on and asked for.
+
+    ``keep``: each op can be run again, on the tensors that it had.
+    """
+    wanted = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad] if torch.is_grad_enabled() else []
+    # A leaf may not be written to in place: what the graph gets are copies, which are no leaves.
+    given = [value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs]
     recording = _Recording(keep)
     with recording:
-        _Following(gm, recording).run(*inputs)
-    return recording.calls
+        results = _Following(gm, recording).run(*given)
+    differentiable = [value for value in tensors_in(results) if value.requires_grad]
+    if wanted and differentiable:
+        ones = [torch.ones_like(value) for value in differentiable]
+        recording.part, recording.node = "backward", ""
+        try:
+            with recording:
+                torch.autograd.grad(differentiable, wanted, ones, allow_unused=True)
+        except RuntimeError as error:  # autograd refuses, such as after a write to what it saved; a script need not ask for it
+            return Dispatched(tuple(call for call in recording.calls if call.part == "forward"), str(error))
+    return Dispatched(tuple(recording.calls))
 
 
-def describe_eager(draft: Draft, gm: GraphModule, origins: OriginTable, calls: Sequence[OpCall]) -> None:
-    """Fills in the stage: one line an op."""
+def describe_eager(draft: Draft, gm: GraphModule, origins: OriginTable, dispatched: Dispatched) -> None:
+    """Fills in the stage: one line an op, and one kernel for each that moves memory."""
+    calls = dispatched.calls
     nodes = [node.name for node in gm.graph.nodes]
     places = {name: place for place, name in enumerate(nodes)}
     draft.origins = [origins[name] for name in nodes]
-    lines, marks = [], []
-    for call in calls:
-        moved = f"reads {call.read:,} writes {call.written:,} bytes" if call.read or call.written else "a view: moves nothing"
-        lines.append(f"{call.op}({call.inputs}) -> {call.output or 'nothing'}  # {moved}")
-        marks.append((places[call.node],) if call.node in places else ())
-    draft.section("Dispatched ops", "\n".join(lines) or "None.", "python", marks)
-    work = [call for call in calls if call.read or call.written]
+    for part, title in PARTS.items():
+        own = dispatched.of(part)
+        if not own and part == "backward":
+            continue
+        lines, marks = [], []
+        for call in own:
+            moved = f"reads {call.read:,} writes {call.written:,} bytes" if call.kernel else "moves nothing"
+            lines.append(f"{call.op}({call.inputs}) -> {call.output or 'nothing'}  # {moved}")
+            marks.append((places[call.node],) if call.node in places else ())
+        draft.section(title, "\n".join(lines) or "None.", "python", marks)
+    if dispatched.failure:
+        draft.section(PARTS["backward"], f"Autograd refuses to run it: {dispatched.failure}")
+    work = [call for call in calls if call.kernel]
+    draft.kernels = [
+        Kernel(
+            name=call.op[:400],
+            kind="extern",
+            part=call.part,
+            library="ATen",
+            facts={"bytes_read": call.read, "bytes_written": call.written, "bytes": call.read + call.written},
+            origins=(places[call.node],) if call.node in places else (),
+        )
+        for call in work[:MAX_KERNELS]
+    ]
     draft.facts |= {
         "ops": len(calls),
         "kernels": len(work),
+        "backward_kernels": sum(call.part == "backward" for call in work),
         "views": len(calls) - len(work),
         "bytes_read": sum(call.read for call in work),
         "bytes_written": sum(call.written for call in work),

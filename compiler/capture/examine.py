@@ -191,7 +191,10 @@ class Examiner:
             budget = min(STEP_SECONDS, STEPS_SECONDS / max(1, len(timed)))
             with torch.no_grad():
                 for op, again in timed:
-                    (sample,) = measure([again], self.device, budget)
+                    try:
+                        (sample,) = measure([again], self.device, budget)
+                    except (IndexError, RuntimeError):  # a later op wrote to what this one reads, such as an index: it is not timed
+                        continue
                     origins = (places[op.node],) if op.node in places else ()
                     draft.timings.append(self._timing_of(op.op, "op", "eager", op.part, sample, _op_bytes(op), origins))
 

@@ -21,6 +21,7 @@ from compiler.capture.dynamo import (
     describe_symbols,
     graph_section,
     own_line,
+    place_text,
     readable_inputs,
     title_of,
 )
@@ -111,7 +112,7 @@ class Frames:
             last.stopped = (*last.stopped, *left)
             self._emit(last)
         for stopped in left if not self.captured else ():
-            self.recorder.note(f"Graph break at line {own_line(stopped.frames)}: {Explained.of(stopped.reason).sentence}")
+            self.recorder.note(f"Graph break at {place_text(stopped.frames)}: {Explained.of(stopped.reason).sentence}")
 
     def _untold(self, frame: str) -> tuple[Break, ...]:
         """The breaks of frames that left no graph and are in no stage yet; those of ``frame`` are then told as well."""

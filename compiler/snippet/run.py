@@ -19,6 +19,7 @@ from compiler.capture.examine import Examiner
 from compiler.capture.observed import observe_region
 from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
+from compiler.capture.uncompiled import eager_region
 from compiler.observe.dynamo_names import watching_frames
 from compiler.observe.inductor_config import Entries, UnknownEntry, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
@@ -206,6 +207,8 @@ class Run:
             self.recorder.note(note)
 
     def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any]) -> Callable[..., Any]:
+        if self.compiler == "eager":
+            return eager_region(gm, inputs, target=self.target, recorder=self.recorder, observer=self.examiner)
         if self.compiler != "fuselab":
             return observe_region(
                 gm,
