@@ -1,5 +1,5 @@
 """Fuselab's compiler for PyTorch: ``torch.compile(model, backend="fuselab")`` compiles with it anywhere; ``python -m compiler`` shows
-every stage.
+every stage; ``backend.stats()`` says how much of what this process compiled became loops, and what became calls of libraries.
 """
 
 from __future__ import annotations
@@ -24,9 +24,20 @@ def backend(gm: GraphModule, example_inputs: Sequence[Any], *, options: dict[str
     from compiler.capture.present import native_target
     from compiler.options import Options
     from compiler.recorder import Recorder
+    from compiler.stats import TALLY
     from compiler.target import find_target
 
     on_gpu = any(isinstance(value, torch.Tensor) and value.device.type == "cuda" for value in example_inputs)
     target = native_target() if on_gpu else find_target("cpu")
     chosen = Options.parse(options or {})
-    return compile_region(gm, example_inputs, options=chosen, target=target, recorder=Recorder(lambda event: None))
+    return compile_region(gm, example_inputs, options=chosen, target=target, recorder=Recorder(TALLY.count))
+
+
+def stats() -> dict[str, Any]:
+    """Counts over what this process compiled with ``backend``: graphs, native nests, library calls and fallbacks by name, with reasons."""
+    from compiler.stats import TALLY
+
+    return TALLY.report()
+
+
+backend.stats = stats  # type: ignore[attr-defined]  # beside the function that torch.compile knows

@@ -28,6 +28,20 @@ def test_trains_as_eager(options):
         torch.testing.assert_close(one.grad, two.grad)
 
 
+def test_stats_count_loops_libraries_and_fallbacks():
+    from compiler import backend
+    from compiler.stats import TALLY
+
+    TALLY.clear()
+    torch.compile(lambda x: torch.linalg.matrix_exp((x @ x).relu() + 1), backend="fuselab")(torch.eye(4))
+    told = backend.stats()
+    assert told["graphs"] == 1
+    assert told["native"] == 2
+    assert told["libraries"] == {"oneMKL": 1}
+    assert told["fallbacks"] == {"aten.linalg_matrix_exp.default": 1}
+    assert "No lowering rule" in told["reasons"]["aten.linalg_matrix_exp.default"]
+
+
 def test_an_unknown_option_is_named():
     with pytest.raises(BackendCompilerFailed, match="unknown option 'fast'"):
         torch.compile(lambda x: x + 1, backend="fuselab", options={"fast": True})(torch.ones(3))
