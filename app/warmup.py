@@ -58,7 +58,7 @@ def prepare_zygote(folder: str) -> None:
     tempfile.tempdir = None
 
 
-def warm(entry: Callable[..., int], kept: str) -> dict[tuple[str, str], str]:
+def warm(entry: Callable[..., int], kept: str) -> Headers:
     """Compile a trusted snippet by each compiler for each sort of target, forward only, so that children inherit what a first one sets up.
 
     A backward would start a thread; asking for CUDA would break every child. Numbering starts afresh, as in a new process.
@@ -73,25 +73,32 @@ def warm(entry: Callable[..., int], kept: str) -> dict[tuple[str, str], str]:
         for end in ends:
             assert not isinstance(end, End) or end.status == "ok", end
 
-    headers: dict[tuple[str, str], str] = {}
     with _without_cuda():
         for target in SAMPLE_TARGETS:
             compile_sample("fuselab", target)
-        try:
-            headers |= warm_inductor(kept, lambda: compile_sample("inductor", "cpu"))
-        except Exception:  # Inductor's private names differ between versions of PyTorch; its runs are slower then, and say what fails
-            log.warning("Inductor was not prepared", exc_info=True)
+    headers = warm_inductor(kept, compile_sample)
     forget_compilations()
     return headers
 
 
-def warm_inductor(kept: str, compile_sample: Callable[[], None]) -> Headers:
-    """What Inductor builds once for the CPU, from the folder ``kept`` or into it."""
+def warm_inductor(kept: str, compile_sample: Callable[[str, str], None]) -> Headers:
+    """What Inductor sets up at a first compilation for the CPU and for a GPU that is not here, and the headers that it builds in ``kept``.
+
+    Its private names differ between versions of PyTorch: where that fails, its runs are slower, and say what fails there.
+    """
     for name in os.listdir(kept):
         if name.startswith("building-") and time.time() - os.stat(f"{kept}/{name}").st_mtime > _OLD_SECONDS:
             shutil.rmtree(f"{kept}/{name}", ignore_errors=True)
-    headers = Path(kept, f"{HEADERS}-{machine_name()}")
-    return inductor_caches.precompile(headers, compile_sample)
+    headers: Headers = {}
+    try:
+        with _without_cuda():
+            headers = inductor_caches.precompile(Path(kept, f"{HEADERS}-{machine_name()}"), lambda: compile_sample("inductor", "cpu"))
+        if not gpu_names():  # where there is a GPU, a graph for one might open it
+            for target in SAMPLE_TARGETS[1:]:
+                compile_sample("inductor", target)
+    except Exception:  # of any kind, since what it is called with or gives back may have changed
+        log.warning("Inductor was not prepared", exc_info=True)
+    return headers
 
 
 def reopen(kept: str) -> None:
