@@ -274,7 +274,7 @@ def table(torch: Mapping[str, Said], trace: Mapping[str, Said]) -> str:
     for name, mine in torch.items():
         found = differences(mine, trace[name])
         whole += not found
-        rest = (mine.scores, mine.refusals, mine.breaks, mine.recompiles)
+        rest: list[Sequence[object]] = [mine.scores, mine.refusals, mine.breaks, mine.recompiles]
         sizes = [len(mine.codes), len(mine.groups), len(mine.lines), sum(mine.pairs), *map(len, rest)]
         cells = ["**differs**" if aspect in found else f"= {size}" if size else "" for aspect, size in zip(ASPECTS, sizes, strict=True)]
         rows.append(f"| {name} | {' | '.join(cells)} |")

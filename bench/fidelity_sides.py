@@ -101,10 +101,8 @@ def trace_side(programs: Mapping[str, str], folder: Path) -> None:
         events: list[Event] = []
         run_snippet(source, Options(measure=False), target, "inductor", events.append)
         trace = Trace.fold(events)
-        order = {
-            (stage.region, stage.name, stage.part): place for place, stage in reversed([*enumerate(events)]) if isinstance(stage, Stage)
-        }
-        stages = sorted(trace.stages, key=lambda stage: order[stage.region, stage.name, stage.part])
+        told = [(event.region, event.name, event.part) for event in events if isinstance(event, Stage)]
+        stages = sorted(trace.stages, key=lambda stage: told.index((stage.region, stage.name, stage.part)))
         (folder / f"{name}.json").write_text(trace.model_copy(update={"stages": tuple(stages)}).to_json())
 
 

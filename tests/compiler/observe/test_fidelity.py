@@ -1,0 +1,88 @@
+"""What the trace says of Inductor equals what torch itself logs, for every program of ``fidelity_programs``.
+
+Torch runs the programs in a process without our code (``bench.fidelity``), with TORCH_LOGS and TORCH_TRACE; another process observes them.
+Neither compiles the generated C++, which nothing that is compared depends on.
+"""
+
+import functools
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from bench.fidelity import ROOT, Said, compared, differences, read_structured, read_torch, words
+from tests.compiler.observe.fidelity_programs import PROGRAMS
+
+EVERYDAY = (
+    "mlp_trained", "break_at_item", "break_in_try", "automatic_dynamic", "recompiles_by_int", "buffers_mutated", "softmax_variants",
+    "statistics", "cat", "dropout_trained", "adam_step", "options",
+)  # fmt: skip
+EXPLAINED: dict[tuple[str, str], str] = {}
+"""A pattern of the difference for each program and aspect that may differ; docs/fidelity.md says why."""
+
+pytestmark = pytest.mark.timeout(1500)  # the first test of a kind runs all of its programs
+
+
+@functools.cache
+def sides(everyday: bool) -> tuple[dict[str, Said], dict[str, Said]]:
+    return compared({name: PROGRAMS[name] for name in PROGRAMS if (name in EVERYDAY) is everyday})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in EVERYDAY else [pytest.mark.slow], id=name)
+        for name in (*EVERYDAY, *sorted({*PROGRAMS} - {*EVERYDAY}))
+    ],
+)
+def test_the_trace_says_what_torch_says(name):
+    alone, observed = (side[name] for side in sides(name in EVERYDAY))
+    assert alone.codes, "torch compiled something"
+    assert not alone.failed
+    found = differences(alone, observed)
+    left = {aspect: text for aspect, text in found.items() if not re.search(EXPLAINED.get((name, aspect), r"(?!)"), text)}
+    assert left == {}
+    assert sum(alone.pairs) == 0 or alone.scores, "every possible fusion was scored"
+
+
+def test_there_is_something_to_compare():
+    """The reader of the logs is not blind: each kind of record was found where a program is made to cause it."""
+    alone, _ = sides(True)
+    assert alone["break_at_item"].breaks[0][0] == 5
+    assert any("item" in part for part in alone["break_at_item"].breaks[0][1])
+    assert len(alone["automatic_dynamic"].recompiles) == 1
+    assert "size mismatch" in alone["automatic_dynamic"].recompiles[0][0]
+    assert alone["statistics"].refusals
+    assert alone["statistics"].scores
+    assert sum(alone["statistics"].pairs) > 0
+    assert any("_" in group for group in alone["statistics"].groups[0])
+    assert len(alone["mlp_trained"].codes) == len(alone["mlp_trained"].traced) == 2
+
+
+def test_a_difference_is_found():
+    alone, observed = (side["statistics"] for side in sides(True))
+    changed = Said(codes=[*observed.codes[:-1], observed.codes[-1] + "\nextra = 1"], lines=observed.lines[1:], pairs=observed.pairs)
+    assert {"output code", "groups", "fusion log", "scores", "refusals"} <= set(differences(alone, changed))
+
+
+def test_reasons_are_taken_apart():
+    reason = "Unsupported call\n  Explanation: It cannot.\n  Hint: Do not.\n\n  Developer debug context: deep\n"
+    assert words(reason) == ("Unsupported call", "It cannot", "Do not")
+
+
+def test_records_are_taken_apart(tmp_path):
+    logged = "noise\x1eprogram\x1fone\n\x1etorch._inductor.scheduler.__fusion\x1ffound 2 possible fusions\n\x1eend\x1fone\n"
+    said = read_torch(logged, tmp_path)
+    assert (said["one"].pairs, said["one"].lines) == ([2], ["found 2 possible fusions"])
+    assert read_structured(tmp_path) == {}
+
+
+def test_the_table_is_printed():
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.fidelity", "recompiles_by_dtype"], capture_output=True, text=True, cwd=ROOT, env={**os.environ}
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert "| recompiles_by_dtype | = 2 |" in done.stdout
+    assert "1 of 1 programs are equal in everything." in done.stdout
