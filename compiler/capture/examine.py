@@ -95,6 +95,9 @@ class Examiner:
                             examine(call, part)
                         except CompileError:
                             continue  # the recorder has it: the other parts are still worth looking at
+            for made in call.region.compiler.parts.values():
+                if not isinstance(made, CompiledPart) and present_here(self.target):
+                    made.tell_configurations()
             if self.options.measure and present_here(self.target):
                 self._eager_times(call)
             if self.compiler == "eager" and present_here(self.target):

@@ -15,7 +15,7 @@ from compiler.capture.aot import Shown, draws
 from compiler.capture.dynamo import readable_inputs
 from compiler.capture.inherited import Inherited
 from compiler.capture.joint import INFERENCE, ShownJoint, describe_joint, joint_shown
-from compiler.capture.observed_autotune import describe_autotune
+from compiler.capture.observed_autotune import Tuned, describe_autotune
 from compiler.capture.observed_code import (
     describe_code,
     describe_configuration,
@@ -30,10 +30,11 @@ from compiler.capture.origins import OriginTable, aten_origins
 from compiler.capture.places import Places, every_view
 from compiler.capture.present import present_here
 from compiler.capture.region import Observer, Region
+from compiler.observe.inductor_autotune import tuned_kernel
 from compiler.observe.inductor_calls import noted_calls
 from compiler.observe.inductor_names import Lacking, Sighting, compile_observed, lacking
 from compiler.observe.inductor_passes import PassLog
-from compiler.observe.retarget import on_target, retargeted
+from compiler.observe.retarget import ByDefault, on_target, retargeted
 from compiler.observe.torch_names import input_place, mutated_inputs
 from compiler.recorder import Draft, Recorder
 from compiler.target import Target
@@ -54,6 +55,7 @@ class ObservedPart:
     shown: Shown
     kernels: tuple[Kernel, ...] = ()
     module: Any = None
+    retell: Callable[[Tuned], None] | None = None
     keep: bool = False
     last: list[Any] | None = None
 
@@ -61,6 +63,13 @@ class ObservedPart:
     def random(self) -> bool:
         """Whether the graph draws random numbers, so that two runs of it may differ."""
         return any(draws(node) or "inductor_random" in str(node.target) for node in self.gm.graph.nodes)
+
+    def tell_configurations(self) -> None:
+        """The ``autotune`` stage once more, with the configurations that Triton kernels measured when they first ran."""
+        names = [kernel.name for kernel in self.kernels if kernel.kind == "triton"]
+        tuned = {name: found for name in names if (found := tuned_kernel(getattr(self.module, name, None)))}
+        if tuned and self.retell is not None:
+            self.retell(tuned)
 
     def launches(self, run: Callable[[], object]) -> list[tuple[Kernel, Callable[[], object]]]:
         """The kernels that ``run`` launches, each with a function that launches it again on the arguments that it had."""
@@ -92,6 +101,7 @@ class ObservedCompiler:
     seen: int = 0
     told_of_region: bool = False
     inherited: Inherited = field(default_factory=Inherited)
+    undecided: list[ByDefault] = field(default_factory=list)
 
     @property
     def readable(self) -> list[str]:
@@ -108,7 +118,7 @@ class ObservedCompiler:
         if present_here(self.target):
             compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
         else:
-            with retargeted(self.target):
+            with retargeted(self.target, self.undecided.append):
                 moved, fakes = on_target(self.graph, inputs, self.target)
                 compile_observed(moved, fakes, private_folder(), settings, self, self.passes)
             compiled = self.graph
@@ -176,7 +186,13 @@ class ObservedCompiler:
             self._generated(part, sighting, places, kernels, compiled)
         for below in BELOW:
             self._skip(below, part, "Inductor's C++ is shown, not its machine code." if below == "sass" else "The CPU's kernels are C++.")
-        self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels), sighting.code.module)
+        made = self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels), sighting.code.module)
+
+        def retell(tuned: Tuned) -> None:
+            with self.recorder.stage(self.region, "autotune", part) as draft:
+                describe_autotune(draft, sighting.tuning, kernels, places, (), tuned)
+
+        made.retell = retell if not self._lacks("autotune") else None
 
     def _generated(self, part: Part, sighting: Sighting, places: Places, kernels: Sequence[Kernel], compiled: Callable[..., Any]) -> None:
         views = every_view([*sighting.before, *sighting.after])
@@ -190,7 +206,8 @@ class ObservedCompiler:
             draft.millis = sighting.fusion.seconds * 1e3
         with self._stage("autotune", part) as draft:
             if draft is not None:
-                describe_autotune(draft, sighting.tuning, kernels, places)
+                describe_autotune(draft, sighting.tuning, kernels, places, self.undecided, {})
+                self.undecided.clear()
         with self._stage("code", part) as draft:
             if draft is not None:
                 describe_code(draft, sighting.code, kernels, views, places)

@@ -14,6 +14,8 @@ RELIES_ON = (
     "torch._inductor.select_algorithm.AlgorithmSelectorCache.do_autotuning",
     "torch._inductor.ir.MultiTemplateBuffer.finalize_as_triton_caller",
 )
+MEASURED_BY = "torch._inductor.runtime.triton_heuristics.CachingAutotuner"
+"""Whose objects ``tuned_kernel`` reads; without it nothing is told of the kernels' configurations."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,44 @@ class Selection:
     @property
     def chosen(self) -> Choice | None:
         return next((choice for choice in self.choices if choice.chosen), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """How a Triton kernel may be launched, and how long that took when it was first called, None if nobody measured it."""
+
+    text: str
+    warps: int | None = None
+    stages: int | None = None
+    millis: float | None = None
+    chosen: bool = False
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+
+
+def tuned_kernel(kernel: Any) -> list[Configuration]:  # noqa: ANN401  # a CachingAutotuner that has been called
+    """The configurations of a kernel with the times that its first call measured; none for what is no Triton kernel of Inductor's."""
+    launchers = getattr(kernel, "launchers", None)
+    if not launchers:
+        return []
+    chosen = launchers[0]
+    found: dict[str, Configuration] = {}
+    measured = getattr(getattr(kernel, "coordesc_tuner", None), "cached_benchmark_results", {})
+    for key, millis in measured.items():
+        given = dict(key) if isinstance(key, tuple) else {}
+        found[_config_text(given)] = Configuration(_config_text(given), given.get("num_warps"), given.get("num_stages"), float(millis))
+    config = chosen.config
+    given = {**config.kwargs, "num_warps": config.num_warps, "num_stages": config.num_stages}
+    text = _config_text(given)
+    millis = found[text].millis if text in found else None
+    facts = [getattr(chosen, name, None) for name in ("n_regs", "n_spills", "shared")]
+    found[text] = Configuration(text, config.num_warps, config.num_stages, millis, True, *facts)
+    return sorted(found.values(), key=lambda one: (not one.chosen, one.millis or 0.0))
+
+
+def _config_text(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in sorted(given.items()))
 
 
 @dataclass(slots=True)
