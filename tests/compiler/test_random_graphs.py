@@ -49,7 +49,10 @@ T = torch.Tensor
 
 @dataclass
 class Case:
-    """A function of tensors that draws its ops from a seed, so that it is the same function whenever it is traced."""
+    """A function of tensors that draws its ops from a seed, so that it is the same function whenever it is traced.
+
+    Even seeds draw from ``OPS``, odd ones from ``MORE`` as well.
+    """
 
     seed: int
     inputs: list[T]
@@ -59,7 +62,7 @@ class Case:
         values = list(inputs)
         for _ in range(rng.randint(1, 9)):
             x = rng.choice(values[-3:] if rng.random() < 0.7 else values)
-            made = rng.choice(OPS)(rng, x, values)
+            made = rng.choice(OPS + MORE if self.seed % 2 else OPS)(rng, x, values)
             if made.numel() < 5000:
                 values.append(made)
         results = rng.sample(values, min(len(values), rng.randint(1, 3)))
@@ -244,6 +247,58 @@ def written(rng: random.Random, x: T, values: list[T]) -> T:
 OPS: tuple[Callable[[random.Random, T, list[T]], T], ...] = (
     unary, unary, binary, binary, binary, cast, view, view, view, reshaped, reduction, reduction, normalised, joined, padded, picked, written,
 )  # fmt: skip
+
+
+def running(rng: random.Random, x: T, values: list[T]) -> T:
+    axis, choice = axis_of(rng, x), rng.randrange(6)
+    if choice == 0:
+        return real(x).clamp(-1.2, 1.2).cumprod(axis)
+    if choice == 1:
+        return real(x).logcumsumexp(axis)
+    if choice == 2:
+        return rng.choice((torch.cummax, torch.cummin))(x, axis).values
+    if choice == 3:
+        return rng.choice((torch.cummax, torch.cummin))(x, axis).indices
+    return x.clamp(-9, 9).cumsum(axis) if x.dtype != torch.bool else x.cumsum(axis)
+
+
+def scattered(rng: random.Random, x: T, values: list[T]) -> T:
+    """Writes to computed places: different ones where the last write would count, any where all are added."""
+    axis = axis_of(rng, x)
+    if not x.dim() or not x.numel():
+        return x * 1
+    size, count = x.shape[axis], rng.choice((1, 2, 3, 5))
+    anywhere = torch.arange(count) * rng.randrange(5) % size
+    different = torch.arange(size).roll(rng.randrange(size))[: min(count, size)]
+    index = (slice(None),) * (axis % x.dim())
+    source = torch.sin(real(x)).index_select(axis, anywhere)
+    choice = rng.randrange(5)
+    if choice == 0:
+        return real(x).index_add(axis, anywhere, source)
+    if choice == 1:
+        return real(x).index_put((*(torch.arange(n).reshape(-1, *(1,) * (axis % x.dim() - k)) for k, n in enumerate(x.shape[: axis % x.dim()])),
+                                  different), torch.ones((), dtype=real(x).dtype))  # fmt: skip
+    if choice == 2:
+        places = (real(source).abs().nan_to_num(0, 0, 0) * 3).long() % size
+        return real(x).scatter_add(axis, places, source)
+    if choice == 3:
+        return x.index_fill(axis, different, 2)
+    y = x.clone()
+    y[(*index, different)] = x[(*index, different.flip(0))]
+    return y
+
+
+def pooled(rng: random.Random, x: T, values: list[T]) -> T:
+    if x.dim() not in (3, 4) or not x.numel() or not x.is_floating_point():
+        return real(x).abs()
+    kernel = [rng.randint(1, min(3, size)) for size in x.shape[-2:]]
+    how = {"kernel_size": kernel, "stride": rng.randint(1, 2), "padding": [rng.randint(0, size // 2) for size in kernel]}
+    if rng.random() < 0.5:
+        return torch.nn.functional.max_pool2d(x, **how, ceil_mode=rng.random() < 0.5)
+    return torch.nn.functional.avg_pool2d(x, **how, ceil_mode=rng.random() < 0.5, count_include_pad=rng.random() < 0.5)
+
+
+MORE = (running, running, scattered, scattered, pooled)
 
 
 def graph_of(case: Case) -> torch.fx.GraphModule:
