@@ -19,7 +19,7 @@ from app.settings import ROOT
 from app.watchdog import processes
 from app.zygote import Config
 
-READY_SECONDS = 180.0
+READY_SECONDS = 300.0
 
 
 class ZygoteFailed(Exception):

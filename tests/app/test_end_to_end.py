@@ -22,12 +22,12 @@ BELOW_TRITON = {"ttir", "ttgir", "llir", "ptx"}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("site")) as server:
-        server.wait_for_worker()
+        server.wait_for_worker(300)
         yield server
 
 
-def post(server: Server, source: str, target: str = "cpu", **options: Any) -> str:
-    body = json.dumps({"source": source, "target": target, "options": options}).encode()
+def post(server: Server, source: str, target: str = "cpu", compiler: str = "fuselab", **options: Any) -> str:
+    body = json.dumps({"source": source, "target": target, "compiler": compiler, "options": options}).encode()
     request = urllib.request.Request(server.url + "/api/runs", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request) as answer:
         return json.load(answer)["id"]
@@ -61,6 +61,62 @@ def test_every_example_has_every_stage(server, example, target):
         assert not failed, [(stage.name, stage.reason) for stage in failed]
         skipped = {name for name, status in states if status == "skipped"}
         assert skipped <= (BELOW_TRITON if target == "cpu" else {"timing"}) or kernels(trace) == 0, skipped
+
+
+# The real compilers
+
+EVERY_DAY = {("mlp-step", "cpu"), ("graph-break", "cpu"), ("softmax", "sm_90"), ("mlp-step", "sm_90")}
+"""Training, two regions in one script, and Triton; the other examples take long on two cores."""
+
+
+def sources(*, slow: bool) -> list[Any]:
+    return [
+        pytest.param(example, target, marks=pytest.mark.slow if slow else (), id=f"{example.name}-{target}")
+        for example in EXAMPLES
+        for target in ("cpu", "sm_90")
+        if ((example.name, target) in EVERY_DAY) != slow
+    ]
+
+
+def check_observed(trace: Trace, target: str) -> None:
+    """Every stage is there or skipped with a reason; on the CPU, where Inductor's code ran, its results equal those of eager."""
+    assert trace.status == "ok", trace.problem
+    for region in trace.regions:
+        stages = [stage for stage in trace.stages if stage.region == region.id]
+        assert {stage.name for stage in stages} == set(STAGE_NAMES)
+        assert not [(stage.name, stage.reason) for stage in stages if stage.status == "error"]
+        assert all(stage.reason for stage in stages if stage.status == "skipped")
+        seen = {stage.name for stage in stages if stage.status == "ok"}
+        assert {"dynamo", "eager", "aten", "loops", "fusion", "code", "wrapper"} <= seen
+        assert {"numerics", "timing"} <= seen or target != "cpu"
+        code = "".join(section.text for stage in stages if stage.name == "wrapper" for section in stage.sections)
+        assert ("def triton_" if target != "cpu" else "async_compile.cpp") in code or "extern_kernels" in code
+    for stage in trace.stages:
+        if stage.name == "numerics" and stage.status == "ok":
+            assert stage.facts["equal_to_eager"] is True, stage.decisions
+
+
+@pytest.mark.parametrize(("example", "target"), sources(slow=False))
+def test_inductor_is_observed(server, example, target):
+    check_observed(finish(server, post(server, example.source, target, "inductor")), target)
+
+
+@pytest.mark.parametrize(("example", "target"), sources(slow=True))
+def test_inductor_is_observed_on_every_example(server, example, target):
+    check_observed(finish(server, post(server, example.source, target, "inductor")), target)
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_eager_compiles_nothing(server, target):
+    source = next(example.source for example in EXAMPLES if example.name == "mlp-step")
+    trace = finish(server, post(server, source, target, "eager"))
+    assert trace.status == "ok", trace.problem
+    assert {stage.name for stage in trace.stages} == set(STAGE_NAMES)
+    assert {"dynamo", "eager"} <= {stage.name for stage in trace.stages if stage.status == "ok"}
+    assert all(stage.reason for stage in trace.stages if stage.status == "skipped")
+
+
+# Our own compiler
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])

@@ -243,3 +243,82 @@ def test_a_child_forgets_what_another_changed(compiling):
     compiling.run("import torch\ntorch.sin = torch.cos\ntorch._dynamo.utils.counters['x']['y'] = 1\n" + ADD_MUL)
     trace = compiling.run("import torch\nprint(torch.sin(torch.zeros(1)).item(), dict(torch._dynamo.utils.counters))\n" + ADD_MUL)
     assert trace.output.startswith("0.0 {}")
+
+
+# The real Inductor
+
+POISON = """
+import glob, os
+import torch._inductor.codecache as codecache
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+def attempt(what, action):
+    try:
+        action()
+        print("GOT", what)
+    except OSError as error:
+        pass
+
+header = next(iter(codecache._precompile_header.__closure__[0].cell_contents.values()))
+for path in (header, header + ".gch"):
+    attempt(path, lambda: open(path, "ab"))
+    attempt("unlink " + path, lambda: os.unlink(path))
+attempt("new", lambda: open(os.path.dirname(header) + "/new.h", "w"))
+attempt("/trusted", lambda: os.makedirs("/trusted/torchinductor_run/precompiled_headers"))
+# Its own folders are its own: whatever was compiled there is replaced by something else.
+os.makedirs(codecache._HEADER_DIR, exist_ok=True)
+open(codecache._HEADER_DIR + "/" + os.path.basename(header), "w").write("#error poisoned")
+places = [cache_dir(), os.environ["TRITON_CACHE_DIR"], os.environ["FUSELAB_CACHE"], *glob.glob(os.environ["TMPDIR"] + "/inductor-*")]
+for place in places:
+    os.makedirs(place, exist_ok=True)
+    for folder, _, files in os.walk(place):
+        for name in [*files, "marker"]:
+            open(f"{folder}/{name}", "w").write("poisoned")
+print("planted in", len(places))
+"""
+CLEAN = """
+import glob, os
+import torch._inductor.codecache as codecache
+from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+found = [f"{folder}/{name}" for folder, _, files in os.walk(os.environ["TMPDIR"]) for name in files]
+found += [name for name in (codecache._HEADER_DIR, "/trusted/torchinductor_run") if os.path.exists(name)]
+print("found", found)
+"""
+
+
+def test_inductor_compiles_with_the_header_that_was_built_before(compiling):
+    trace = compiling.run(ADD_MUL, compiler="inductor", seconds=60)
+    assert trace.status == "ok", trace.problem
+    assert [each for each in trace.stages if each.status == "error"] == []
+    assert {"dynamo", "aten", "loops", "fusion", "code", "wrapper", "timing", "numerics"} <= {
+        each.name for each in trace.stages if each.status == "ok"
+    }
+    again = "import torch._inductor.codecache as c\nfor (header, _), path in c._precompile_header.__closure__[0].cell_contents.items(): print(header, path)\n"
+    assert "cpp_prefix.h" in compiling.run(again + ADD_MUL).output
+
+
+def test_no_run_finds_what_another_left_in_inductors_caches(compiling):
+    first = compiling.run(ADD_MUL + POISON, compiler="inductor", seconds=60)
+    assert first.status == "ok", first.problem
+    assert first.output.startswith("planted in"), first.output
+    for _ in range(2):  # each slot
+        second = compiling.run(CLEAN + ADD_MUL, compiler="inductor", seconds=60)
+        assert second.status == "ok", second.problem
+        assert second.output.strip() == "found []"
+        assert second.stage("numerics", part="forward").status == "ok"
+
+
+def test_two_runs_at_once_compile_with_inductor(compiling):
+    runs = [compiling.submit(ADD_MUL.replace("* 2", f"* {number}"), compiler="inductor") for number in (3, 4)]
+    for number, run in zip((3, 4), runs, strict=True):
+        trace = compiling.wait(run, 100)
+        assert trace.status == "ok", trace.problem
+        assert f"static_cast<float>({number}.0)" in "".join(section.text for section in trace.stage("code", part="forward").sections)
+
+
+def test_eager_compiles_nothing(compiling):
+    trace = compiling.run(ADD_MUL, compiler="eager")
+    assert trace.status == "ok", trace.problem
+    assert trace.stage("eager").facts["kernels"] == 2
+    assert all(each.reason for each in trace.stages if each.status == "skipped")

@@ -81,7 +81,7 @@ class RunningWorker:
         environment = {"PATH": os.environ["PATH"], "SECRET_OF_THE_WORKER": "hunter2", **values}
         known = {worker.id for worker in self.workers()}
         self.process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.PIPE, stderr=self.log.open("ab"))
-        self.until(lambda: {worker.id for worker in self.workers()} - known or self.process.poll() is not None, 120, "no worker registered")
+        self.until(lambda: {worker.id for worker in self.workers()} - known or self.process.poll() is not None, 300, "no worker registered")
         assert self.process.poll() is None, f"the worker ended with {self.process.returncode}: {self.log.read_text()}"
 
     @property
