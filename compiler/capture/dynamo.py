@@ -19,6 +19,11 @@ from compiler.recorder import Draft
 from compiler.trace import Decision, Origin
 
 _OWN = re.compile(r"^_?[LG]_(?P<path>.*?)_*$")
+OMITTED = (
+    "Hint: ", "Developer debug context", "For more details", "Encountered graph break when attempting to trace",
+    "Failed to handle graph break",
+)  # fmt: skip
+SKIPPED = "The function is not compiled: it runs in eager PyTorch."
 QUIET_GUARDS = {
     "BUILTIN_MATCH", "MODULE_MATCH", "GLOBAL_STATE", "TORCH_FUNCTION_STATE", "AUTOGRAD_SAVED_TENSORS_HOOKS",
     "GRAD_MODE", "DEFAULT_DEVICE", "DETERMINISTIC_ALGORITHMS",
@@ -102,7 +107,7 @@ def describe_breaks(draft: Draft, places: Places, breaks: Sequence[Break], earli
         ended = "" if any(stopped is one for one in breaks) else " (before this graph; nothing was captured up to there)"
         rows += [("", ())] * bool(rows) + [(f"{place_text(stopped.frames)}: {said.headline}{ended}", places.at(line))]
         rows += [(f"  {text}", ()) for text in (said.explanation, *(f"hint: {hint}" for hint in said.hints)) if text]
-        rows += [(f"  more: {said.link}", ())] * bool(said.link)
+        rows += [(f"  more: {link}", ()) for link in said.links]
         own = [number for file, number in stopped.frames if file == SNIPPET]
         rows += [("  reached by:", ())] * bool(own) + [
             (f"    line {number}: {source_line(number)}".rstrip(), places.at(number)) for number in own
@@ -114,7 +119,7 @@ def describe_breaks(draft: Draft, places: Places, breaks: Sequence[Break], earli
                 rule="graph_break",
                 reason=said.sentence[:4_000],
                 origins=places.at(line),
-                numbers={"line": line, "hint": " ".join(said.hints)[:1_000], "more": said.link},
+                numbers={"line": line, "hint": " ".join(said.hints)[:1_000], "more": " ".join(said.links)},
             )
         )
     text = "\n".join(text for text, _ in rows) or "None: the graph ends where the function returns."
@@ -132,18 +137,21 @@ class Explained:
     headline: str
     explanation: str
     hints: tuple[str, ...]
-    link: str
+    links: tuple[str, ...]
 
     @staticmethod
     def of(reason: str) -> Explained:
-        """Dynamo's own words: a headline, then indented paragraphs that begin with their kind."""
-        rows = [row.strip() for row in reason.splitlines() if row.strip()]
-        link = next((match[1] for row in rows if (match := re.search(r"please visit: (\S+)", row))), "")
-        hints = tuple(row.removeprefix("Hint: ") for row in rows if row.startswith("Hint: "))
-        dropped = ("Hint: ", "Developer debug context", "For more details", "Encountered graph break when attempting to trace")
-        kept = [row for row in rows if not row.startswith(dropped)]
-        told = [row.removeprefix("Explanation: ") for row in kept[1:]]
-        return Explained(kept[0] if kept else "unknown", " ".join(told), hints, link)
+        """Dynamo's own words: a headline, paragraphs that begin with their kind, and the same again for what followed from it."""
+        links = tuple(dict.fromkeys(re.findall(r"please visit: (\S+)", reason)))
+        hints = [row.strip().removeprefix("Hint: ") for row in reason.splitlines() if row.strip().startswith("Hint: ")]
+        told: list[tuple[str, str]] = []
+        for part in re.split(r"\*\*\* While handling this graph break, another graph break occurred: \*\*\*", reason):
+            rows = [row.strip() for row in part.splitlines() if row.strip() and not row.strip().startswith(OMITTED)]
+            told.append((rows[0] if rows else "unknown", " ".join(row.removeprefix("Explanation: ") for row in rows[1:])))
+        later = [f"Then: {headline}. {explanation}" for headline, explanation in told[1:]]
+        ending = [SKIPPED] if "Skipping the function" in reason else []
+        useful = tuple(dict.fromkeys(hint for hint in hints if "report an issue" not in hint))
+        return Explained(told[0][0], " ".join([told[0][1], *later, *ending]).strip(), useful, links)
 
     @property
     def sentence(self) -> str:

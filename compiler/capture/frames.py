@@ -30,7 +30,7 @@ from compiler.capture.origins import SNIPPET, OriginTable, Span, dynamo_origins
 from compiler.observe.dynamo_names import FrameLog, SymbolRow, Tracing, compile_id, sizes_are_constants, tracing_now
 from compiler.observe.torch_names import Break, GuardRow, graph_break
 from compiler.recorder import Draft, Recorder
-from compiler.trace import Decision, Drawing
+from compiler.trace import Decision, Drawing, Problem
 
 MAX_CONSTANTS = 50
 STATIC = (
@@ -103,6 +103,22 @@ class Frames:
         made.millis = (time.perf_counter() - start) * 1e3
         self._emit(made)
         return made
+
+    def gave_up(self) -> Problem | None:
+        """The graph break for which Dynamo captured nothing at all, None if it captured something or met none."""
+        breaks = [stopped for frame in self.log.breaks.values() for stopped in frame]
+        if self.captured or not breaks:
+            return None
+        said = Explained.of(breaks[0].reason)
+        self.told |= self.log.breaks.keys()
+        return Problem(
+            kind="snippet",
+            stage="dynamo",
+            message=f"Dynamo captured no graph, so nothing was compiled. {said.headline}: {said.explanation}"[:3_000],
+            line=own_line(breaks[0].frames),
+            hint=" ".join(said.hints)[:3_000],
+            detail=breaks[0].reason,
+        )
 
     def finish(self) -> None:
         """Says of the graph breaks that led to no graph."""

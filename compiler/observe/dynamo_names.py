@@ -217,7 +217,7 @@ def _symbol(env: Any, symbol: Any) -> SymbolRow:  # noqa: ANN401  # a ShapeEnv a
     return SymbolRow(
         name=str(symbol),
         sources=tuple(dict.fromkeys(_source_name(source) for source in env.var_to_sources.get(symbol, ()))),
-        hint="" if hints.get(symbol) is None else str(hints[symbol]),
+        hint=_number(hints.get(symbol)),
         range=_range(env.var_to_range.get(symbol)),
         value="" if value is None else str(value),
         constant=bool(value is not None and getattr(value, "is_number", False)),
@@ -228,6 +228,12 @@ def _symbol(env: Any, symbol: Any) -> SymbolRow:  # noqa: ANN401  # a ShapeEnv a
 
 def _source_name(source: Any) -> str:  # noqa: ANN401  # a Source of Dynamo's: its name was a method once
     return str(source.name() if callable(source.name) else source.name)
+
+
+def _number(hint: Any) -> str:  # noqa: ANN401  # a number of sympy's
+    if hint is None:
+        return ""
+    return str(hint) if getattr(hint, "is_integer", True) else str(float(hint))
 
 
 def _range(found: Any) -> str:  # noqa: ANN401  # a ValueRanges

@@ -230,6 +230,8 @@ class Run:
         else:
             exec(compile(tree, SNIPPET, "exec", dont_inherit=True), namespace)
         if not plain and self.recorder.regions == 0:
+            if problem := self.examiner.frames.gave_up():
+                raise NothingToCompile(problem.message, problem.hint, problem.line)
             self._chosen(namespace)
 
     def _plain(self, tree: ast.Module, namespace: dict[str, Any]) -> bool:
