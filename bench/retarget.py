@@ -49,7 +49,8 @@ def collect(names: list[str], compile_fx: Callable[..., Any] | None) -> dict[str
     """The output code of every graph of every program; ``compile_fx`` stands in for Inductor's."""
     import torch
     from torch._functorch import config as functorch
-    from torch._inductor import compile_fx as module, config
+    from torch._inductor import compile_fx as module
+    from torch._inductor import config
     from torch._inductor.graph import GraphLowering
 
     codes: list[str] = []
@@ -115,7 +116,7 @@ def bare(text: str) -> str:
 
 def difference(first: str, second: str) -> str:
     """The first line that differs, of both."""
-    lines = zip(first.splitlines() + [""], second.splitlines() + [""], strict=False)
+    lines = zip([*first.splitlines(), ""], [*second.splitlines(), ""], strict=False)
     return next((f"{a.strip()[:220]}\n        {b.strip()[:220]}" for a, b in lines if a != b), "lengths")
 
 
@@ -170,8 +171,9 @@ def table(names: list[str], targets: list[str], out: Path | None) -> None:
             rows.setdefault(name, {})[target] = {"graphs": len(found["codes"]), "kernels": kernels, "sass": sass, "reason": reason}
             print(f"{target:8} {name:28} graphs {len(found['codes'])}  kernels {kernels}  machine code {sass}  {reason[:160]}", flush=True)
     cells = [cell for row in rows.values() for cell in row.values()]
+    whole = sum(cell["sass"] == cell["kernels"] and not cell["reason"] for cell in cells)
     print(
-        f"\n{len(rows)} programs x {len(targets)} targets: {sum(cell['graphs'] > 0 and not cell['reason'] for cell in cells)} of {len(cells)} gave "
+        f"\n{len(rows)} programs x {len(targets)} targets: {whole} of {len(cells)} gave "
         f"code and machine code of all kernels; kernels {sum(c['kernels'] for c in cells)}, machine code {sum(c['sass'] for c in cells)}"
     )
     if out:

@@ -28,6 +28,8 @@ LANGUAGES = {"ttir": "mlir", "ttgir": "mlir", "llir": "llvm", "ptx": "ptx", "sas
 _READERS = {"ttir": mlir_lines, "ttgir": mlir_lines, "llir": llvm_lines, "ptx": ptx_lines, "amdgcn": amdgcn_lines}
 
 
+Steps = Iterator[tuple[str, str | bytes, dict[str, Any]]]
+
 _PARSING = threading.Lock()
 """Triton's first step parses Python, and CPython's parser counts its depth for all threads together: two at once end in a SystemError."""
 
@@ -66,13 +68,17 @@ def marks_of(lines: Lines, source: KernelSource) -> Marks:
     return tuple(source.marks[line - 1] if line is not None and 0 < line <= count else () for line in lines)
 
 
-def assemble_stepwise(source: KernelSource, target: Target, cache: KernelCache | None = None) -> Iterator[Level]:
+def assemble_stepwise(
+    source: KernelSource, target: Target, cache: KernelCache | None = None, steps: Steps | None = None
+) -> Iterator[Level]:
     """TTIR, TTGIR, LLVM IR, PTX, then SASS (on AMD: LLVM IR, then the machine's ISA as ``sass``), each as soon as it exists.
+
+    ``steps`` are Triton's, where the kernel is compiled in another way than our own.
 
     Raises CompileError that names the level at which Triton or ptxas gave up.
     """
     file, start, stage = file_name(source), time.perf_counter(), ""
-    steps = compile_stages(source, target)
+    steps = compile_stages(source, target) if steps is None else steps
     while True:
         try:
             with nullcontext() if stage else _PARSING:

@@ -1,5 +1,5 @@
-"""Which attention kernel and which layout of a convolution a GPU would choose: what PyTorch decides in C++ by asking the device, for one that
-is not here."""
+"""Which attention kernel and which layout of a convolution a GPU would choose: what PyTorch decides in C++ by asking the device, for one
+that is not here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ RELIES_ON = (
 
 HALF = (torch.float16, torch.bfloat16)
 CUDNN = 91900
-"""The cuDNN that PyTorch's wheels of these versions bring; a CUDA build says its own."""
+"""The cuDNN that PyTorch's wheels of these versions bring."""
+DROPOUT_IN_SIXTEENTHS = torch.__version__ >= "2.12"
+"""Since then cuDNN's attention is not taken where it would round the probability."""
 
 
 @contextmanager
@@ -154,7 +156,7 @@ class Attention:
         sizes = (self.query.size(-1), self.value.size(-1))
         widest = 256 if sizes == (256, 256) and self.said.major in (9, 10) and CUDNN > 92200 else 128
         widest = 192 if sizes == (192, 128) and self.said.major in (9, 10) else widest
-        steps = self.dropout * 16 == math.floor(self.dropout * 16)
+        steps = not DROPOUT_IN_SIXTEENTHS or self.dropout * 16 == math.floor(self.dropout * 16)
         lengths = self.key.size(-2) != 1 and not (self.dropout and self.query.size(-2) == 1)
         return (
             self.target.kind == "cuda" and torch.backends.cuda.cudnn_sdp_enabled() and self.dense(HALF) and steps and lengths

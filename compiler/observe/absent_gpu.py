@@ -165,13 +165,17 @@ def _answers(target: Target) -> Iterator[tuple[Any, dict[str, Any]]]:
         "is_triton_capable": true, "raise_if_triton_unavailable": nothing, "get_raw_stream": first,
         "exchange_device": first, "maybe_exchange_device": first, "set_device": nothing,
     }  # fmt: skip
-    yield CudaInterface, {name: staticmethod(answer) for name, answer in interface.items()}
+    yield CudaInterface, static(interface)
     worker = {"get_device_properties": lambda *_: facts, "current_device": first, "set_device": nothing}
-    yield CudaInterface.Worker, {name: staticmethod(answer) for name, answer in worker.items()}
+    yield CudaInterface.Worker, static(worker)
     cuda, hip = (None, torch.version.hip or HIP_VERSION) if target.kind == "hip" else (torch.version.cuda or CUDA_VERSION, None)
     yield torch.version, {"cuda": cuda, "hip": hip}
     yield torch._C, {"_ensureCUDADeviceGuardSet": nothing, "_accelerator_getDeviceIndex": first}
     yield find("torch._inductor.runtime.triton_helpers"), {"set_driver_to_gpu": nothing}
+
+
+def static(functions: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    return {name: staticmethod(function) for name, function in functions.items()}
 
 
 @contextmanager

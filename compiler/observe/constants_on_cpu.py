@@ -22,7 +22,7 @@ RELIES_ON = (
 )
 
 
-class OnTarget(torch.Tensor):
+class OnTarget(torch.Tensor):  # type: ignore[misc]
     """A constant whose values are on the CPU and whose device is the target's."""
 
     value: torch.Tensor
@@ -50,7 +50,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401  # an argument of an operator
     return torch.device("cpu") if isinstance(value, torch.device) and value.type == "cuda" else value
 
 
-class OnCpu(TorchDispatchMode):
+class OnCpu(TorchDispatchMode):  # type: ignore[misc]
     """Operators that name the target's device run on the CPU."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: ANN401

@@ -102,7 +102,8 @@ def compile_retargeted(
     with retargeted(target, undecided):
         moved, fakes = on_target(gm, inputs, target)
         compile_fx(moved, fakes, **given)
-    return gm.forward
+    eager: Callable[..., Any] = gm.forward
+    return eager
 
 
 def _fake(value: Any) -> Any:  # noqa: ANN401  # an input of the graph

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import linecache
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -77,11 +77,33 @@ def ast_source(source: KernelSource) -> Any:  # noqa: ANN401
 
 def compile_stages(source: KernelSource, target: Target) -> Iterator[tuple[str, str | bytes, dict[str, Any]]]:
     """(name, product, metadata so far) for ttir, ttgir, llir, ptx and cubin, or amdgcn and hsaco, each as soon as it exists."""
+    given = {"num_warps": source.warps, "num_stages": source.stages, "enable_fp_fusion": False}
+    return program_stages(source.name, ast_source(source), given, target)
+
+
+def inductor_program(tuner: Any, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401  # Inductor's CachingAutotuner
+    """A kernel of Inductor's with the constants of one configuration, as Inductor hands it to Triton."""
+    from triton.compiler import ASTSource
+
+    meta = tuner.triton_meta
+    known = {**meta.get("constants", {}), **constants}
+    signature = {**meta["signature"], **dict.fromkeys(constants, "constexpr")}
+    given = {name: kind for name, kind in signature.items() if name in tuner.fn.arg_names}
+    attributes = {place: value for each in meta["configs"] for place, value in dict(each).items()}
+    return ASTSource(fn=tuner.fn, signature=given, constexprs=known, attrs=attributes)
+
+
+def program_stages(
+    name: str,
+    program: Any,  # noqa: ANN401
+    given: Mapping[str, Any],
+    target: Target,
+) -> Iterator[tuple[str, str | bytes, dict[str, Any]]]:
+    """As ``compile_stages``, for a program of Triton's (an ASTSource) under these options."""
     from triton._C.libtriton import ir
 
     backend, machine = _backend(target), gpu_target(target)
-    options = backend.parse_options({"num_warps": source.warps, "num_stages": source.stages, "enable_fp_fusion": False})
-    program = ast_source(source)
+    options = backend.parse_options(dict(given))
     context = ir.context()
     ir.load_dialects(context)
     backend.load_dialects(context)
@@ -96,10 +118,10 @@ def compile_stages(source: KernelSource, target: Target) -> Iterator[tuple[str, 
     module = program.make_ir(**{name: available[name] for name in wanted})
     stages: dict[str, Any] = {}
     backend.add_stages(stages, options, program.language)
-    metadata: dict[str, Any] = {"hash": source.name, "target": machine, **vars(options)}
-    for name, run in stages.items():
+    metadata: dict[str, Any] = {"hash": name, "target": machine, **vars(options)}
+    for stage, run in stages.items():
         module = run(module, metadata)
-        yield name, module if isinstance(module, bytes) else str(module), metadata
+        yield stage, module if isinstance(module, bytes) else str(module), metadata
 
 
 def correct_interpreter() -> None:
