@@ -98,6 +98,8 @@ class Examiner:
             for made in call.region.compiler.parts.values():
                 if not isinstance(made, CompiledPart) and present_here(self.target):
                     made.tell_configurations()
+            if hasattr(call.region.compiler, "assemble"):
+                call.region.compiler.assemble()  # a backward part may have been compiled late
             if self.options.measure and present_here(self.target):
                 self._eager_times(call)
             if self.compiler == "eager" and present_here(self.target):

@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from compiler.capture.aot import Shown, draws
 from compiler.capture.dynamo import readable_inputs
+from compiler.capture.inductor_kernels import record_inductor_levels
 from compiler.capture.inherited import Inherited
 from compiler.capture.joint import INFERENCE, ShownJoint, describe_joint, joint_shown
 from compiler.capture.observed_autotune import Tuned, describe_autotune
@@ -22,6 +23,7 @@ from compiler.capture.observed_code import (
     describe_outcome,
     describe_times,
     describe_wrapper,
+    kernel_marks,
     kernels_of,
 )
 from compiler.capture.observed_graphs import Before, before_passes, describe_aten, describe_passes
@@ -43,6 +45,8 @@ from compiler.trace import Kernel, Part, StageName
 BELOW: tuple[StageName, ...] = ("ttir", "ttgir", "llir", "ptx", "sass")
 COMPILED: tuple[StageName, ...] = ("aten", "loops", "fusion", "autotune", "code", "wrapper")
 EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the eager tab shows."
+NO_TRITON = "The CPU's kernels are C++, which g++ compiles without this stage."
+NO_ASSEMBLY = "The machine code of Inductor's C++ is not shown."
 NOTHING = "Inductor had nothing to compile in this part."
 
 
@@ -101,6 +105,7 @@ class ObservedCompiler:
     seen: int = 0
     told_of_region: bool = False
     inherited: Inherited = field(default_factory=Inherited)
+    pending: dict[Part, tuple[str, dict[str, tuple[tuple[int, ...], ...]], Places]] = field(default_factory=dict)
     undecided: list[ByDefault] = field(default_factory=list)
 
     @property
@@ -123,7 +128,14 @@ class ObservedCompiler:
                 compile_observed(moved, fakes, private_folder(), settings, self, self.passes)
             compiled = self.graph
         self._region_stages()
+        self.assemble()
         return compiled
+
+    def assemble(self) -> None:
+        """The stages below Triton of the parts that were compiled since; not while Inductor compiles."""
+        while self.pending:
+            part, (code, marks, places) = self.pending.popitem()
+            record_inductor_levels(self.recorder, self.region, part, code, self.target, marks, places.origins)
 
     # What Inductor tells
 
@@ -184,8 +196,11 @@ class ObservedCompiler:
                 self._skip(name, part, NOTHING)
         else:
             self._generated(part, sighting, places, kernels, compiled)
-        for below in BELOW:
-            self._skip(below, part, "Inductor's C++ is shown, not its machine code." if below == "sass" else "The CPU's kernels are C++.")
+        if self.target.is_gpu and sighting.code.code:
+            self.pending[part] = (sighting.code.code, kernel_marks(sighting.code, views, places), places)
+        else:
+            for below in BELOW:
+                self._skip(below, part, NO_ASSEMBLY if below == "sass" else NO_TRITON)
         made = self.parts[part] = ObservedPart(part, gm, Shown(places.origins, len(kernels)), tuple(kernels), sighting.code.module)
 
         def retell(tuned: Tuned) -> None:

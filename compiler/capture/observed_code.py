@@ -88,6 +88,14 @@ def kernel_origins(log: CodeLog, views: Mapping[str, View]) -> dict[str, list[st
     return found
 
 
+def kernel_marks(log: CodeLog, views: Mapping[str, View], places: Places) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """The origins of each line of each kernel's text, by the kernel's name."""
+    origins = kernel_origins(log, views)
+    return {
+        source.name: tuple(source_marks(source.text.lstrip("\n"), origins.get(source.name, []), places)) for source in sources_of(log.code)
+    }
+
+
 def source_marks(text: str, names: Sequence[str], places: Places) -> list[tuple[int, ...]]:
     """The origins of each line of a kernel that computes these nodes: those that do the line's op, those of the values that it passes on,
     or else the kernel's.
