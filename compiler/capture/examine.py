@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from compiler.capture.aot import CompiledPart
-from compiler.capture.eager import OpCall, describe_eager, eager_calls, size_of, tensors_in
+from compiler.capture.eager import OpCall, describe_eager, eager_calls, no_leaves, size_of, tensors_in
 from compiler.capture.frames import Frames
 from compiler.capture.gradients import backward_of, with_gradient
 from compiler.capture.numerics import Numerics
@@ -21,7 +22,7 @@ from compiler.errors import CompileError
 from compiler.ir import Extern
 from compiler.options import Options
 from compiler.recorder import Draft, Recorder
-from compiler.runtime.measure import Sample, Subject, clock_mhz, copy_rate, measure, run_once
+from compiler.runtime.measure import Prepared, Sample, Subject, clock_mhz, copy_rate, measure, run_once
 from compiler.target import Target
 from compiler.trace import CompilerName, Decision, Part, Timing
 
@@ -182,7 +183,7 @@ class Examiner:
                     kernel.name, "kernel", self.compiler, made.part, sample, moved if isinstance(moved, int) else None, kernel.origins
                 )
             )
-        if len(launches) < len(made.kernels):
+        if len(launches) < len(made.kernels):  # a CUDA graph replays them without a call of each
             draft.facts["kernels_not_timed"] = len(made.kernels) - len(launches)
 
     def _eager_times(self, call: Call) -> None:
@@ -253,13 +254,23 @@ def _calls(call: Call, part: Part) -> list[Subject] | None:
 
 def _subjects(functions: Sequence[Callable[..., Any]], call: Call, part: Part) -> list[Subject] | None:
     if part != "backward":
-        return [_forward(function, call.fresh()) for function in functions]
+        again = writes_to_inputs(call)
+        return [_forward(function, call) if again else functools.partial(function, *call.fresh()) for function in functions]
     pair: list[Subject] = [backward for function in functions if (backward := backward_of(function, call.fresh()))]
     return pair if len(pair) == len(functions) else None
 
 
-def _forward(function: Callable[..., Any], inputs: list[Any]) -> Callable[[], object]:
-    return lambda: function(*inputs)
+def _forward(function: Callable[..., Any], call: Call) -> Prepared:
+    """A call on inputs of its own, which it may change."""
+    return Prepared(lambda: functools.partial(function, *no_leaves(call.fresh())))
+
+
+def writes_to_inputs(call: Call) -> bool:
+    """Whether the region changes its inputs in place, such as running statistics: a second call on the same would do something else."""
+    inputs = no_leaves(call.fresh())
+    before = [value._version for value in tensors_in(inputs)]
+    call.region.graph(*inputs)
+    return before != [value._version for value in tensors_in(inputs)]
 
 
 def _moved(made: CompiledPart) -> int:

@@ -77,7 +77,8 @@ def _reason(selection: Selection, choice: Choice) -> str:
     if failed(choice):
         return f"It failed when Inductor tried it {of}.{detail}"
     if choice.chosen and selection.measured:
-        return f"The fastest of {len(selection.choices)} that Inductor measured {of}.{detail}"
+        measured = sum(other.millis is not None for other in selection.choices)
+        return f"The fastest of {measured} that Inductor measured {of}.{detail}"
     if choice.chosen and len(selection.choices) == 1:
         return f"The only one that this configuration allows {of}; nothing was measured.{detail}"
     if choice.chosen:

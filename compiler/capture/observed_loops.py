@@ -102,12 +102,13 @@ def benchmarked(line: str) -> Decision | None:
     found = _BENCHMARK.match(line)
     if found is None:
         return None
-    faster = found[5] == "speedup"
+    sides = [", ".join(re.findall(r"\w+\d+", side)) or side for side in (found[2], found[3])]
+    said = "apart, they take" if found[5] == "speedup" else "fused, they take"
     return Decision(
-        subject=f"{found[2]} + {found[3]}"[:400],
-        verdict="fused" if faster else "lost",
+        subject=" + ".join(sides)[:400],
+        verdict="noted",
         rule="benchmark_fusion",
-        reason=f"Inductor measured both: fused, they take {found[4]} times as {'little' if faster else 'long'} as apart.",
+        reason=f"Inductor measured both ways: {said} {found[4]} times as long.",
         numbers={found[5]: float(found[4])},
     )
 

@@ -87,7 +87,6 @@ def _config_text(given: Mapping[str, Any]) -> str:
 class TuneLog:
     selections: list[Selection] = field(default_factory=list)
     _callers: dict[int, tuple[Any, Choice]] = field(default_factory=dict)
-    _open: list[Selection] = field(default_factory=list)
 
     def begin(self, operation: str, callers: Sequence[Any], inputs: Sequence[Any], origins: tuple[str, ...]) -> Selection:
         made = Selection(operation, tuple(_shown(node) for node in inputs), origins=origins)
@@ -97,6 +96,9 @@ class TuneLog:
             made.choices.append(choice)
         self.selections.append(made)
         return made
+
+    def callers_of(self, selection: Selection) -> list[tuple[Any, Choice]]:
+        return [known for known in self._callers.values() if any(choice is known[1] for choice in selection.choices)]
 
     def timed(self, timings: Mapping[Any, float]) -> None:
         for caller, millis in timings.items():
@@ -131,9 +133,14 @@ def watching_autotune(log: TuneLog) -> Iterator[None]:
         current = getattr(getattr(V.graph, "current_node", None), "name", "")
         selection = log.begin(str(name), list(choices), inputs, (current,) if current else ())
         result = select(self, name, choices, inputs, *args, **kwargs)
-        caller = result[1] if isinstance(result, tuple) and len(result) > 1 else None
-        if caller is not None:
-            log.picked(caller)
+        callers = {choice.name: caller for caller, choice in log.callers_of(selection)}
+        if isinstance(result, tuple) and len(result) > 1 and result[1] is not None:
+            log.picked(result[1])
+        elif len(callers) == 1:
+            log.picked(*callers.values())
+        elif not isinstance(result, tuple) and selection.measured and "MultiTemplate" not in str(type(getattr(result, "data", result))):
+            fastest = min((choice for choice in selection.choices if choice.millis is not None), key=lambda choice: choice.millis or 0.0)
+            log.picked(callers[fastest.name])  # older versions give the node only
         else:
             selection.deferred = True
         return result
