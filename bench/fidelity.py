@@ -30,6 +30,7 @@ FORMAT = f"{RECORD}%(name)s{FIELD}%(message)s"
 PLAIN = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
 """What differs from torch's defaults where it runs alone: one process, and nothing taken from a cache."""
 ASPECTS = ("output code", "groups", "fusion log", "pairs", "scores", "refusals", "breaks", "recompiles")
+NOTHING = "Dynamo captured no graph"
 _CANNOT = re.compile(r"cannot fuse (\S+) with (\S+): (.*)", re.DOTALL)
 _LISTED = re.compile(r"fuse_nodes_once, candidates:$|  ")
 
@@ -45,7 +46,7 @@ class Said:
     pairs: list[int] = field(default_factory=list)
     scores: list[tuple[str, str, str]] = field(default_factory=list)
     refusals: list[tuple[str, str, str]] = field(default_factory=list)
-    breaks: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+    breaks: list[tuple[int | None, tuple[str, ...]]] = field(default_factory=list)
     recompiles: list[tuple[str, ...]] = field(default_factory=list)
     failed: str = ""
 
@@ -76,7 +77,7 @@ def read_torch(stderr: str, folder: Path) -> dict[str, Said]:
     said = Said()
     for record in stderr.split(RECORD)[1:]:
         kind, _, text = record.partition(FIELD)
-        text = text.removesuffix("\n")
+        text = text.rstrip("\n")
         if kind == "program":
             said = found.setdefault(text.strip(), Said())
         elif kind == "end":
@@ -102,9 +103,9 @@ def _read_record(said: Said, kind: str, text: str) -> None:
             if refused := _CANNOT.match(text):
                 said.refusals.append((refused[1], refused[2], refused[3]))
         case "graph_breaks":
-            place = re.search(r"Graph [Bb]reak.*? at \S*?snippet\.py:(\d+)", text)
-            reason = re.search(r"Graph Break Reason: (.*?)(?:\n\s*\nUser code traceback:|\Z)", text, re.DOTALL)
-            said.breaks.append((int(place[1]) if place else 0, words(reason[1] if reason else text)))
+            reason, _, stack = text.partition("Graph Break Reason: ")[2].partition("\nUser code traceback:")
+            lines = re.findall(r'File "snippet\.py", line (\d+)', stack)
+            said.breaks.append((int(lines[-1]) if lines else None, words(reason)))
         case "recompiles":
             details = text.partition("guard failure(s):\n")[2]
             said.recompiles.append(tuple(line.strip().removeprefix("- ") for line in details.splitlines()))
@@ -117,9 +118,16 @@ def _read_record(said: Said, kind: str, text: str) -> None:
 
 def words(reason: str) -> tuple[str, ...]:
     """The parts of a graph break's reason that a visitor reads."""
-    rows = [row.strip() for row in reason.splitlines() if row.strip()]
-    left_out = ("Developer debug context", "For more details", "Encountered graph break when attempting to trace")
-    return tuple(re.sub(r"^(Explanation|Hint): ", "", row).rstrip(".") for row in rows if not row.startswith(left_out))
+    rows = [row.strip() for row in reason.partition("Stack variable source attribution")[0].splitlines() if row.strip()]
+    left_out = (
+        "Developer debug context",
+        "For more details",
+        "Encountered graph break when",
+        "Failed to handle graph break",
+        "***",
+        "Hint: Please report",
+    )
+    return tuple(row.removeprefix("Explanation: ").rstrip(".") for row in rows if not row.startswith(left_out))
 
 
 def numbers_text(parts: Mapping[str, Any]) -> str:
@@ -150,7 +158,11 @@ def trace_says(programs: Mapping[str, str], folder: Path, build: bool = False) -
 
 
 def read_trace(trace: Trace) -> Said:
-    said = Said(failed=trace.problem.message if trace.problem else "")
+    said = Said()
+    if trace.problem and trace.problem.message.startswith(NOTHING):
+        said.breaks.append((trace.problem.line, (trace.problem.detail,)))
+    elif trace.problem:
+        said.failed = trace.problem.message
     for stage in trace.stages:
         match stage.name:
             case "wrapper" if stage.status == "ok":
@@ -216,7 +228,7 @@ def differences(torch: Said, trace: Said) -> dict[str, str]:
         "pairs": _listed(torch.pairs, trace.pairs),
         "scores": _counted(set(torch.scores), set(trace.scores)),
         "refusals": _counted(set(torch.refusals), set(trace.refusals)),
-        "breaks": _breaks(torch.breaks, trace.breaks),
+        "breaks": _breaks(torch, trace),
         "recompiles": _counted(torch.recompiles, trace.recompiles),
     }
     if torch.failed != trace.failed:
@@ -243,18 +255,19 @@ def _counted(torch: Iterable[Any], trace: Iterable[Any]) -> str:
     return "; ".join(parts)
 
 
-def _breaks(torch: Sequence[tuple[int, tuple[str, ...]]], trace: Sequence[tuple[int, tuple[str, ...]]]) -> str:
-    """Lines are equal, and each part of torch's reason is in ours, in order."""
-    if sorted(line for line, _ in torch) != sorted(line for line, _ in trace):
-        return f"torch breaks at lines {sorted(line for line, _ in torch)}, the trace at {sorted(line for line, _ in trace)}"
-    left = list(trace)
-    for line, parts in torch:
+def _breaks(torch: Said, trace: Said) -> str:
+    """Each of torch's breaks is one of the trace's: at the same line of the script, with each part of torch's reason, in order.
+
+    Torch leaves out the place of a break that it has told before. Where nothing was compiled, the problem of the run tells the reason.
+    """
+    left = list(trace.breaks)
+    for line, parts in torch.breaks:
         pattern = re.compile(".*?".join(re.escape(part) for part in parts), re.DOTALL)
-        fitting = next((one for one in left if one[0] == line and pattern.search(one[1][0])), None)
+        fitting = next((one for one in left if line in (None, one[0]) and pattern.search(one[1][0])), None)
         if fitting is None:
-            return f"line {line}: torch says {' | '.join(parts)[:300]}, the trace {[one[1][0][:300] for one in left if one[0] == line]}"
+            return f"line {line}: torch says {' | '.join(parts)[:300]}, the trace {[(place, text[0][:300]) for place, text in left]}"
         left.remove(fitting)
-    return ""
+    return f"only the trace: {[(line, text[0][:200]) for line, text in left]}" if left else ""
 
 
 def compared(programs: Mapping[str, str], build: bool = False) -> tuple[dict[str, Said], dict[str, Said]]:

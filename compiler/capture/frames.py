@@ -106,11 +106,12 @@ class Frames:
 
     def gave_up(self) -> Problem | None:
         """The graph break for which Dynamo captured nothing at all, None if it captured something or met none."""
-        breaks = [stopped for frame in self.log.breaks.values() for stopped in frame]
-        if self.captured or not breaks:
+        frame = next((frame for frame, breaks in self.log.breaks.items() if breaks), None)
+        if self.captured or frame is None:
             return None
+        breaks = self.log.breaks[frame]
         said = Explained.of(breaks[0].reason)
-        self.told |= self.log.breaks.keys()
+        self.told.add(frame)  # ``finish`` notes those of other frames, such as functions that were called
         return Problem(
             kind="snippet",
             stage="dynamo",

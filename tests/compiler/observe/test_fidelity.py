@@ -19,6 +19,8 @@ EVERYDAY = (
     "mlp_trained", "break_at_item", "break_in_try", "automatic_dynamic", "recompiles_by_int", "buffers_mutated", "softmax_variants",
     "statistics", "cat", "dropout_trained", "adam_step", "options",
 )  # fmt: skip
+NOTHING_COMPILED = ("break_in_try", "break_in_loop")
+"""Dynamo gives such a function up, and the trace is a problem that says why."""
 EXPLAINED: dict[tuple[str, str], str] = {}
 """A pattern of the difference for each program and aspect that may differ; docs/fidelity.md says why."""
 
@@ -39,7 +41,7 @@ def sides(everyday: bool) -> tuple[dict[str, Said], dict[str, Said]]:
 )
 def test_the_trace_says_what_torch_says(name):
     alone, observed = (side[name] for side in sides(name in EVERYDAY))
-    assert alone.codes, "torch compiled something"
+    assert bool(alone.codes) is (name not in NOTHING_COMPILED)
     assert not alone.failed
     found = differences(alone, observed)
     left = {aspect: text for aspect, text in found.items() if not re.search(EXPLAINED.get((name, aspect), r"(?!)"), text)}
@@ -69,7 +71,7 @@ def test_a_difference_is_found():
 
 def test_reasons_are_taken_apart():
     reason = "Unsupported call\n  Explanation: It cannot.\n  Hint: Do not.\n\n  Developer debug context: deep\n"
-    assert words(reason) == ("Unsupported call", "It cannot", "Do not")
+    assert words(reason) == ("Unsupported call", "It cannot", "Hint: Do not")
 
 
 def test_records_are_taken_apart(tmp_path):
