@@ -24,10 +24,10 @@ CUDA_VERSION, HIP_VERSION = "13.0", "7.0.51831"
 """What torch.version says where the installed torch was built without them."""
 
 _GUARDS = "_ZN3c104impl26device_guard_impl_registryE"
-_CUDA, _GUARD_TYPES = 1, 22  # the place of CUDA in c10::DeviceType, and how many types there are
+_CUDA, _GUARD_TYPES = 1, 21  # the place of CUDA in c10::DeviceType, and how many types there are
 
 _HOOKS = "_ZN2at6detail12getCUDAHooksEv"
-_IS_BUILT, _HAS_CONTEXT, _HOOKS_SIZE = 2, 4, 48  # places in the virtual table, after the two destructors; its length
+_IS_BUILT, _HAS_CONTEXT, _HOOKS_SIZE = 2, 4, 60  # places in the virtual table, after the two destructors; its length
 
 MEMORIES = (
     "torch._inductor.fx_passes.fuse_attention._warn_tf32_disabled",
@@ -74,6 +74,7 @@ RELIES_ON = (
     "torch._inductor.runtime.triton_helpers.set_driver_to_gpu",
     "torch._prims_common.suggest_memory_format",
     "torch._subclasses.fake_tensor.FakeTensorMode.cache_clear",
+    "torch._subclasses.fake_tensor.init_gpu_context",
 )
 
 
@@ -153,25 +154,31 @@ def _answers(target: Target) -> Iterator[tuple[Any, dict[str, Any]]]:
     state = torch.zeros(16, dtype=torch.uint8)
     first: Callable[..., int] = lambda *_, **__: 0  # noqa: E731  # an answer, as those below
     true, nothing = (lambda *_, **__: True), (lambda *_, **__: None)
-    counted = {"is_available": true, "device_count": lambda: 1, "current_device": first, "synchronize": nothing}
+    counted: dict[str, Callable[..., Any]] = {
+        "is_available": true,
+        "device_count": lambda: 1,
+        "current_device": first,
+        "synchronize": nothing,
+    }
     counted |= {"get_device_properties": lambda *_, **__: facts, "is_bf16_supported": true, "memory_allocated": first}
     yield torch.cuda, {
         **counted, "get_device_capability": lambda *_: pair, "get_device_name": lambda *_: facts.name,
         "get_rng_state": lambda *_: state, "set_rng_state": nothing, "is_tf32_supported": lambda: target.kind == "cuda",
         "_exchange_device": first, "_maybe_exchange_device": first, "set_device": nothing, "is_initialized": true, "_lazy_init": nothing,
     }  # fmt: skip
-    interface = {
+    interface: dict[str, Callable[..., Any]] = {
         **counted, "get_compute_capability": lambda *_: arch if target.kind == "hip" else target.capability,
         "is_triton_capable": true, "raise_if_triton_unavailable": nothing, "get_raw_stream": first,
         "exchange_device": first, "maybe_exchange_device": first, "set_device": nothing,
     }  # fmt: skip
     yield CudaInterface, static(interface)
-    worker = {"get_device_properties": lambda *_: facts, "current_device": first, "set_device": nothing}
+    worker: dict[str, Callable[..., Any]] = {"get_device_properties": lambda *_: facts, "current_device": first, "set_device": nothing}
     yield CudaInterface.Worker, static(worker)
     cuda, hip = (None, torch.version.hip or HIP_VERSION) if target.kind == "hip" else (torch.version.cuda or CUDA_VERSION, None)
     yield torch.version, {"cuda": cuda, "hip": hip}
     yield torch._C, {"_ensureCUDADeviceGuardSet": nothing, "_accelerator_getDeviceIndex": first}
     yield find("torch._inductor.runtime.triton_helpers"), {"set_driver_to_gpu": nothing}
+    yield find("torch._subclasses.fake_tensor"), {"init_gpu_context": nothing}
 
 
 def static(functions: dict[str, Callable[..., Any]]) -> dict[str, Any]:
@@ -180,35 +187,48 @@ def static(functions: dict[str, Callable[..., Any]]) -> dict[str, Any]:
 
 @contextmanager
 def _guard_of_nothing() -> Iterator[None]:
-    """C++ asks for a guard of the device before it indexes a fake tensor: PyTorch has one for CUDA that does nothing.
-
-    It installs it where CUDA was built and finds no device; a guard of another sort without devices in CUDA's place makes it do so
-    everywhere, and asks no driver.
-    """
-    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
-    guards = (ctypes.c_void_p * _GUARD_TYPES).in_dll(library, _GUARDS)
+    """C++ asks for a guard of the device before it indexes a fake tensor: PyTorch's own that does nothing stands in for CUDA's."""
+    guards, idle = _guards(), _idle_guard()
     before = guards[_CUDA]
-    for other in guards[:_CUDA] + guards[_CUDA + 1 :]:
-        if other is not None:
-            guards[_CUDA] = other
-            torch._C._ensureCUDADeviceGuardSet()
-            if guards[_CUDA] != other:
-                break
+    guards[_CUDA] = ctypes.addressof(idle)
     try:
         yield
     finally:
         guards[_CUDA] = before
 
 
+def _guards() -> Any:  # noqa: ANN401  # an array of ctypes
+    """C++'s registry: a pointer for each type of device."""
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    return (ctypes.c_void_p * _GUARD_TYPES).in_dll(library, _GUARDS)
+
+
+@functools.cache
+def _idle_guard() -> ctypes.c_void_p:
+    """A guard of CUDA that does nothing: an object without data, so the pointer to its virtual table is all of it.
+
+    PyTorch registers one where the guard in CUDA's place knows no device. For a moment one of another type stands there: no driver is asked.
+    """
+    guards = _guards()
+    before = guards[_CUDA]
+    table = ctypes.c_void_p.from_address(before).value if before else None
+    for other in [pointer for place, pointer in enumerate(guards) if pointer and place != _CUDA]:
+        guards[_CUDA] = other
+        torch._C._ensureCUDADeviceGuardSet()
+        if guards[_CUDA] != other:
+            break
+    made = ctypes.c_void_p.from_address(guards[_CUDA]).value
+    if made != table:  # else PyTorch had one already, and has freed it for the new one
+        guards[_CUDA] = before
+    return ctypes.c_void_p(made)
+
+
 @contextmanager
 def _accelerator() -> Iterator[None]:
-    """The backward of a tensor on a device asks C++ whether torch was built for such devices; a torch without CUDA says so meanwhile.
+    """The backward of a tensor on a device asks C++ whether torch was built for such devices, and whether they are in use.
 
     The hooks of CUDA get a copy of their virtual table, in which ``isBuilt`` says yes and ``hasPrimaryContext`` no.
     """
-    if torch.backends.cuda.is_built():
-        yield
-        return
     library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
     hooks = library[_HOOKS]
     hooks.restype = ctypes.c_void_p
