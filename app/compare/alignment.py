@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from app.stages.view import Lines, source_lines
 from compiler.trace import Origin, Section, Stage
 
-MAX_LINES, MAX_CHARACTERS, MAX_WIDTH, MAX_BLOCKS = 1_200, 200_000, 1_000, 250
+MAX_LINES, MAX_CHARACTERS, MAX_WIDTH, MAX_BLOCKS, MAX_MARKS = 1_200, 200_000, 1_000, 250, 50
 UNLIKE = 0.15
 _PADDING = re.compile(r"(?<=\S) {3,}(?=#)")
 """What puts comments below each other in a wide listing; a column is narrower."""
@@ -104,7 +104,7 @@ def _marked(blocks: Sequence[Block], known: Sequence[set[str]]) -> list[Block]:
 
 def _blocks(sections: Sequence[Section], origins: tuple[Origin, ...], by_op: bool) -> tuple[list[Block], bool]:
     """The sections' lines by anchor, as many as are shown, and whether that is not all. A line of no origin stands with the one before."""
-    anchored: Callable[[Iterable[int], Lines], Anchor] = _by_op(origins) if by_op else lambda _, sources: sources[0] if sources else None
+    anchored = _by_op(origins) if by_op else _by_line(origins)
     found: list[Block] = []
     left, room = MAX_LINES, MAX_CHARACTERS
     for section in sections:
@@ -115,22 +115,34 @@ def _blocks(sections: Sequence[Section], origins: tuple[Origin, ...], by_op: boo
             if left <= 0 or room <= 0:
                 found.append(Block(anchor, title, tuple(lines)))
                 return found, True
-            marks = section.marks[number] if number < len(section.marks) else ()
-            sources = source_lines(marks, origins)
-            own = anchored(marks, sources)
+            marks = section.marks[number][:MAX_MARKS] if number < len(section.marks) else ()
+            own = anchored(marks, anchor)
             if own is not None and own != anchor and len(found) < MAX_BLOCKS:
                 if lines:
                     found.append(Block(anchor, title, tuple(lines)))
                     lines, title = [], ""
                 anchor = own
-            lines.append(Line(_PADDING.sub("  ", text[:MAX_WIDTH]), sources))
+            lines.append(Line(_PADDING.sub("  ", text[:MAX_WIDTH]), source_lines(marks, origins)))
             left, room = left - 1, room - len(text) - 1
         found.append(Block(anchor, title, tuple(lines)))
     return found, False
 
 
-def _by_op(origins: tuple[Origin, ...]) -> Callable[[Iterable[int], Lines], Anchor]:
-    def anchor(marks: Iterable[int], _: Lines) -> Anchor:
+Anchored = Callable[[Iterable[int], Anchor], Anchor]
+
+
+def _by_line(origins: tuple[Origin, ...]) -> Anchored:
+    """The snippet's line that a line comes from. What comes from several, as a kernel's head does, stays where it is, if that is one."""
+
+    def anchor(marks: Iterable[int], current: Anchor) -> Anchor:
+        lines = {origins[mark].line for mark in marks if mark < len(origins)} - {0}
+        return None if not lines or (len(lines) > 1 and (current is None or current in lines)) else min(lines)
+
+    return anchor
+
+
+def _by_op(origins: tuple[Origin, ...]) -> Anchored:
+    def anchor(marks: Iterable[int], _: Anchor) -> Anchor:
         return next((origins[mark].op for mark in marks if mark < len(origins) and origins[mark].op), None)
 
     return anchor

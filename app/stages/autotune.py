@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from app.stages.timing import TimingTable, timing_tables
-from app.stages.view import DecisionRow, Facts, KernelRow, Listing, StageView, facts_text, kernel_rows, listings, rounds
+from app.stages.view import DecisionRow, Facts, KernelRow, Listing, Round, StageView, facts_text, kernel_rows, listings, rounds
 from compiler.trace import Stage
 
 
@@ -20,19 +20,26 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class AutotunePage:
+    """``rounds``: choices that had no rival, and notes."""
+
     facts: Facts
     choices: tuple[Choice, ...]
+    rounds: tuple[Round, ...]
     tables: tuple[TimingTable, ...]
     kernels: tuple[KernelRow, ...]
     listings: tuple[Listing, ...]
 
 
 def page(stage: Stage) -> AutotunePage:
-    choices = []
-    for group in rounds(stage):
-        names = dict.fromkeys(name for row in group.rows for name, _ in row.numbers)
-        choices.append(Choice(group.number, group.rows, tuple(names)[:12]))
-    return AutotunePage(facts_text(stage.facts), tuple(choices), timing_tables(stage), kernel_rows(stage), listings(stage))
+    groups = rounds(stage)
+    rivals = [group for group in groups if group.number is not None and len(group.rows) > 1]
+    choices = [
+        Choice(group.number, group.rows, tuple(dict.fromkeys(name for row in group.rows for name, _ in row.numbers))[:12])
+        for group in rivals
+    ]
+    alone = tuple(row for group in groups if group not in rivals for row in group.rows)
+    others = (Round(None, alone, 0),) if alone else ()
+    return AutotunePage(facts_text(stage.facts), tuple(choices), others, timing_tables(stage), kernel_rows(stage), listings(stage))
 
 
 VIEW = StageView(

@@ -106,7 +106,7 @@ const diff = ViewPlugin.fromClass(
       const builder = new RangeSetBuilder();
       for (const { from, to } of view.visibleRanges) {
         for (let line = view.state.doc.lineAt(from); ; line = view.state.doc.line(line.number + 1)) {
-          const kind = kinds[line.text[0]];
+          const kind = line.number < 3 && /^(---|\+\+\+) /.test(line.text) ? kinds["@"] : kinds[line.text[0]];
           if (kind) builder.add(line.from, line.from, kind);
           if (line.to >= to || line.number === view.state.doc.lines) break;
         }

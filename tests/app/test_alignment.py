@@ -40,6 +40,18 @@ def test_a_line_of_no_origin_stays_with_the_one_before():
     assert heights(group) == [("0", "0"), ("10", ""), ("2", "2")]
 
 
+def test_a_head_that_comes_from_all_lines_stands_with_the_other_heads():
+    head = Section(title="k", text="head\nfrom 2\nboth\nfrom 3", marks=((0, 1, 2), (1,), (1, 2), (2,)))
+    other = Section(title="j", text="import\nfrom 2\nfrom 3", marks=((), (1,), (2,)))
+    (group,) = groups([Stage(region=0, name="code", sections=(section,), origins=ORIGINS) for section in (head, other)])
+    assert [[line.text for block in row.cells[0] for line in block.lines] for row in group.rows] == [
+        ["head"],
+        ["from 2", "both"],
+        ["from 3"],
+    ]
+    assert [row.anchor for row in group.rows] == [None, 2, 3]
+
+
 def test_three_columns():
     (group,) = groups([stage(1, 3), stage(2, 3), stage(1, 2, 3)])
     assert ("3", "3", "3") in heights(group)

@@ -203,6 +203,8 @@ def test_differences_and_choices_are_shown_by_name(client, finish):
     stages = [
         stage("passes", sections=(diff,), decisions=(said,)), stage("autotune", decisions=tuple(tried)), stage("joint", "", decisions=(saved,)),
     ]  # fmt: skip
+    tried.append(Decision(subject="mm", verdict="chosen", rule="only_choice", reason="Nothing else may be.", round=2))
+    stages[1] = stage("autotune", decisions=tuple(tried))
     run_id = finish(SOURCE, [*good_run()[:3], *stages, good_run()[-1]])
     panels = {name: client.get(f"/runs/{run_id}/panel?tab={name}").text for name in ("passes", "autotune", "joint")}
     assert "−1" in panels["passes"]
@@ -210,6 +212,8 @@ def test_differences_and_choices_are_shown_by_name(client, finish):
     assert 'data-language="diff"' in panels["passes"]
     assert "It matched once." in panels["passes"]
     assert "Choice 1" in panels["autotune"]
+    assert "Choice 2" not in panels["autotune"]
+    assert "Nothing else may be." in panels["autotune"]
     assert '<th class="right">time us</th>' in panels["autotune"]
     assert "4.0 KiB" in panels["joint"]
 
