@@ -79,7 +79,7 @@ def read_torch(stderr: str, folder: Path) -> dict[str, Said]:
         kind, _, text = record.partition(FIELD)
         text = text.rstrip("\n")
         if kind == "program":
-            said = found.setdefault(text.strip(), Said())
+            said = found.setdefault(text.split()[0], Said())
         elif kind == "end":
             said = Said()
         else:
@@ -108,7 +108,7 @@ def _read_record(said: Said, kind: str, text: str) -> None:
             said.breaks.append((int(lines[-1]) if lines else None, words(reason)))
         case "recompiles":
             details = text.partition("guard failure(s):\n")[2]
-            said.recompiles.append(tuple(line.strip().removeprefix("- ") for line in details.splitlines()))
+            said.recompiles.append(tuple(line.strip().removeprefix("- ").strip() for line in details.splitlines()))
         case "score":
             first, second, parts = json.loads(text)
             said.scores.append((first, second, numbers_text(parts)))
@@ -127,7 +127,7 @@ def words(reason: str) -> tuple[str, ...]:
         "***",
         "Hint: Please report",
     )
-    return tuple(row.removeprefix("Explanation: ").rstrip(".") for row in rows if not row.startswith(left_out))
+    return tuple(re.sub("^(Explanation|Hint): ", "", row).rstrip(".") for row in rows if not row.startswith(left_out))
 
 
 def numbers_text(parts: Mapping[str, Any]) -> str:
@@ -160,7 +160,7 @@ def trace_says(programs: Mapping[str, str], folder: Path, build: bool = False) -
 def read_trace(trace: Trace) -> Said:
     said = Said()
     if trace.problem and trace.problem.message.startswith(NOTHING):
-        said.breaks.append((trace.problem.line, (trace.problem.detail,)))
+        said.breaks.append((trace.problem.line, (f"{trace.problem.message} {trace.problem.hint}",)))
     elif trace.problem:
         said.failed = trace.problem.message
     for stage in trace.stages:
@@ -256,14 +256,13 @@ def _counted(torch: Iterable[Any], trace: Iterable[Any]) -> str:
 
 
 def _breaks(torch: Said, trace: Said) -> str:
-    """Each of torch's breaks is one of the trace's: at the same line of the script, with each part of torch's reason, in order.
+    """Each of torch's breaks is one of the trace's: at the same line of the script, with each part of torch's reason.
 
     Torch leaves out the place of a break that it has told before. Where nothing was compiled, the problem of the run tells the reason.
     """
     left = list(trace.breaks)
     for line, parts in torch.breaks:
-        pattern = re.compile(".*?".join(re.escape(part) for part in parts), re.DOTALL)
-        fitting = next((one for one in left if line in (None, one[0]) and pattern.search(one[1][0])), None)
+        fitting = next((one for one in left if line in (None, one[0]) and all(part in one[1][0] for part in parts)), None)
         if fitting is None:
             return f"line {line}: torch says {' | '.join(parts)[:300]}, the trace {[(place, text[0][:300]) for place, text in left]}"
         left.remove(fitting)

@@ -60,6 +60,12 @@ model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.SiLU()).eval()
 with torch.no_grad():
     torch.compile(model)(torch.randn(1, 3, 14, 14))
 """,
+    "backward_not_run": """
+import torch
+from torch import nn
+torch.manual_seed(0)
+torch.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()))(torch.randn(4, 8))
+""",
     # Graph breaks
     "break_at_print": """
 import torch
@@ -178,9 +184,9 @@ from torch import nn
 torch.manual_seed(0)
 model = nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5))
 compiled = torch.compile(model)
-compiled(torch.randn(4, 8))
+compiled(torch.randn(4, 8)).sum().backward()
 model.eval()
-compiled(torch.randn(4, 8))
+compiled(torch.randn(4, 8)).sum().backward()
 """,
     # Mutation
     "input_mutated": """
@@ -280,7 +286,7 @@ torch.manual_seed(0)
 @torch.compile
 def f(x, i, j):
     return x[i, j] + 1, x[i].sum(0), x.index_select(1, j) * 2
-f(torch.randn(10, 12), torch.tensor([1, 3, 9]), torch.tensor([0, 11, -1]))
+f(torch.randn(10, 12), torch.tensor([1, 3, 9]), torch.tensor([0, 11, 2]))
 """,
     "gather_scatter": """
 import torch
