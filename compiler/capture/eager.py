@@ -49,6 +49,11 @@ def tensors_in(values: object) -> list[torch.Tensor]:
     return [tensor for item in values for tensor in tensors_in(item)] if isinstance(values, list | tuple) else []
 
 
+def no_leaves(inputs: Sequence[Any]) -> list[Any]:
+    """Copies of those that require gradients, since a graph may write to its inputs in place, and nobody may write to a leaf."""
+    return [value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs]
+
+
 def size_of(tensors: Sequence[torch.Tensor]) -> int:
     """The bytes of the elements that these tensors show, each storage once; an expanded dimension has one element."""
     seen: dict[tuple[int, int], int] = {}
@@ -163,8 +168,7 @@ def eager_calls(gm: GraphModule, inputs: Sequence[Any], *, keep: bool = False) -
     ``keep``: each op can be run again, on the tensors that it had.
     """
     wanted = [value for value in inputs if isinstance(value, torch.Tensor) and value.requires_grad] if torch.is_grad_enabled() else []
-    # A leaf may not be written to in place: what the graph gets are copies, which are no leaves.
-    given = [value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value for value in inputs]
+    given = no_leaves(inputs)
     recording = _Recording(keep)
     with recording:
         results = _Following(gm, recording).run(*given)

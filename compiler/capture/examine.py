@@ -111,7 +111,7 @@ class Examiner:
         if not getattr(call.region.compiler, "waiting", False) or not present_here(self.target):
             return
         with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
-            backward = backward_of(call.region.compiled, call.fresh())
+            backward = backward_of(call.region.compiled, call.fresh)
             if backward is not None:
                 run_once(backward)
                 self.recorder.note("The script never runs the backward pass of a region; Fuselab ran it, so that it was compiled.")
@@ -256,7 +256,7 @@ def _subjects(functions: Sequence[Callable[..., Any]], call: Call, part: Part) -
     if part != "backward":
         again = writes_to_inputs(call)
         return [_forward(function, call) if again else functools.partial(function, *call.fresh()) for function in functions]
-    pair: list[Subject] = [backward for function in functions if (backward := backward_of(function, call.fresh()))]
+    pair: list[Subject] = [backward for function in functions if (backward := backward_of(function, call.fresh))]
     return pair if len(pair) == len(functions) else None
 
 

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import torch
 
 from compiler.capture.aot import CompiledPart, copied
-from compiler.capture.eager import tensors_in
-from compiler.capture.gradients import backward_of
+from compiler.capture.eager import no_leaves, tensors_in
+from compiler.capture.gradients import backward_of, with_gradient
 from compiler.capture.region import Region
 from compiler.recorder import Draft
 from compiler.runtime.compare import INTERPRETER_SECONDS, Difference, TooSlow, compare, in_float64, interpreted, too_large_to_interpret
@@ -35,13 +35,13 @@ class Numerics:
     def against_eager(self, draft: Draft) -> None:
         """Runs eager, compiled code and the reference on the same values, here."""
         functions = (self.region.compiled, self.region.graph)
-        inputs = [self.fresh(), self.fresh()]
+        inputs = [no_leaves(self.fresh()), no_leaves(self.fresh())]
         ours, eager = (self._results(function, values) for function, values in zip(functions, inputs, strict=True))
         if not eager:
             draft.skip("No result of the region leads back to an input that requires gradients.")
             return
         try:
-            reference = self._results(self.region.graph, [in_float64(value) for value in self.fresh()])
+            reference = self._results(self.region.graph, no_leaves([in_float64(value) for value in self.fresh()]))
             draft.facts["reference"] = "float64"
         except Exception as error:  # a graph that names its dtypes cannot be run in another; the page says so
             reference = []
@@ -87,7 +87,7 @@ class Numerics:
         """What a function returns, or for a backward part the gradients of its inputs."""
         if self.part != "backward":
             return list(function(*inputs))
-        gradients = backward_of(function, inputs)
+        gradients = backward_of(function, lambda: [with_gradient(value) for value in inputs])
         return list(gradients.prepare()()) if gradients else []
 
     def _part_inputs(self) -> list[Any] | None:

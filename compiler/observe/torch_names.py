@@ -19,12 +19,14 @@ RELIES_ON = (
     "torch._dynamo.reset",
     "torch._dynamo.config.patch",
     "torch._dynamo.exc.BackendCompilerFailed",
+    "torch._dynamo.exc.FailOnRecompileLimitHit",
     "torch._functorch.config.patch",
     "torch._functorch.config.force_non_lazy_backward_lowering",
     "torch._functorch.partitioners.min_cut_rematerialization_partition",
     "torch._decomp.core_aten_decompositions",
     "torch._decomp.get_decompositions",
     "torch._subclasses.fake_tensor.FakeTensorMode",
+    "torch.fx.experimental.symbolic_shapes.ConstraintViolationError",
     "torch.utils._python_dispatch._disable_current_modes",
     "torch.utils._python_dispatch.TorchDispatchMode",
 )
@@ -179,6 +181,18 @@ def fresh_dynamo() -> Iterator[None]:
 def is_untraceable(error: BaseException) -> bool:
     """Dynamo met what it cannot trace, where a graph break was not allowed."""
     return isinstance(error, torch._dynamo.exc.Unsupported)
+
+
+def is_compiled_too_often(error: BaseException) -> bool:
+    """Dynamo would have had to compile a function more often than its limit allows, and may not leave it to eager."""
+    return isinstance(error, getattr(torch._dynamo.exc, "FailOnRecompileLimitHit", ()))
+
+
+def is_broken_promise(error: BaseException) -> bool:
+    """A size was promised to stay open, such as by mark_dynamic, and the code needs its value."""
+    from torch.fx.experimental import symbolic_shapes
+
+    return isinstance(error, getattr(symbolic_shapes, "ConstraintViolationError", ()))
 
 
 def cause(error: BaseException) -> BaseException:

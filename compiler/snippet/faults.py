@@ -9,12 +9,13 @@ from collections.abc import Iterator
 
 from compiler.capture.origins import SNIPPET
 from compiler.errors import CompileError
-from compiler.observe.torch_names import cause, is_untraceable, user_frames
+from compiler.observe.torch_names import cause, is_broken_promise, is_compiled_too_often, is_untraceable, user_frames
 from compiler.recorder import Recorder
 from compiler.trace import Problem
 
 MAX_MESSAGE = 3_000
 MAX_DETAIL = 20_000
+NO_BREAK = "fullgraph=True allows no graph break; without it Dynamo would break the graph at this line."
 
 HINTS: dict[type[BaseException], str] = {
     ModuleNotFoundError: "Only torch, numpy and Python's standard library are installed here.",
@@ -53,6 +54,10 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
     if is_untraceable(inner):
         return untraceable(str(inner), line, column)
+    if is_compiled_too_often(inner):
+        return compiled_too_often(inner, line, column)
+    if is_broken_promise(inner):
+        return broken_promise(str(inner), line)
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
     hint = next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(inner))), "")
@@ -81,14 +86,36 @@ def untraceable(text: str, line: int, column: int) -> Problem:
     rows = [row.strip() for row in plain_message(text).splitlines() if row.strip()]
     hints = [row.removeprefix("Hint: ") for row in rows if row.startswith("Hint: ") and "report an issue" not in row]
     told = [row.removeprefix("Explanation: ") for row in rows if not row.startswith("Hint: ")]
-    ending = "fullgraph=True allows no graph break; without it Dynamo would break the graph at this line."
     return Problem(
         kind="snippet",
         stage="dynamo",
         message=": ".join([told[0], " ".join(told[1:])] if told[1:] else told)[:MAX_MESSAGE],
         line=line,
         column=column,
-        hint=" ".join([ending, *hints])[:MAX_MESSAGE],
+        hint=" ".join([NO_BREAK, *hints])[:MAX_MESSAGE],
+        detail=text.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
+    )
+
+
+def compiled_too_often(error: BaseException, line: int, column: int) -> Problem:
+    """A function that would have been compiled once more than the limit allows, where leaving it to eager is not allowed."""
+    why = next((str(one) for one in chain(error) if is_untraceable(one)), str(error))
+    told = untraceable(why, line, column)
+    ending = "fullgraph=True leaves nothing to eager; without it calls that fit no compiled graph run in eager."
+    return told.model_copy(update={"hint": told.hint.replace(NO_BREAK, ending)})
+
+
+def broken_promise(text: str, line: int) -> Problem:
+    """A size that was marked as open, and that the code made a constant: the place where it did."""
+    rows = [row.strip().removeprefix("- ") for row in text.splitlines() if row.strip().startswith("- ")]
+    places = re.findall(rf'File "{re.escape(SNIPPET)}", line (\d+)', text)
+    said, _, hint = (rows[0] if rows else text).partition(". ")
+    return Problem(
+        kind="snippet",
+        stage="dynamo",
+        message=said[:MAX_MESSAGE],
+        line=int(places[-1]) if places else line,
+        hint=hint[:MAX_MESSAGE],
         detail=text.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
     )
 
@@ -96,7 +123,7 @@ def untraceable(text: str, line: int, column: int) -> Problem:
 def plain_message(text: str) -> str:
     """A message without what Dynamo adds for its own developers."""
     text = text.partition("\nfrom user code:")[0].partition("\nSet TORCHDYNAMO_VERBOSE")[0]
-    tracing = re.search(r"got (\w+)\((['\"])(.*)\2\)", text, re.DOTALL)
+    tracing = re.search(r"got (\w+)\((['\"])(.*?)\2\)", text, re.DOTALL)
     if tracing and "fake tensor" in text:
         return f"{tracing[1]}: {tracing[3]}"
     lines = [line for line in text.splitlines() if not line.strip().startswith(("Developer debug context", "For more details about"))]

@@ -225,3 +225,38 @@ def test_guards(name, traces, logs):
 def test_what_was_made_constant(name, subject, value, traces):
     found = [decision for decision in stages(traces[name])[0].decisions if decision.rule == "specialised"]
     assert {decision.subject: decision.numbers.get("value") for decision in found}.get(subject, "absent") == value
+
+
+FAULTS = {
+    "a break where none is allowed": (
+        "@torch.compile(fullgraph=True)\ndef f(x):\n    y = x + 1\n    print(y)\n    return y\nf(torch.ones(3))",
+        5, "Failed to trace builtin operator", "fullgraph=True allows no graph break",
+    ),
+    "compiled too often": (
+        "@torch.compile(fullgraph=True, dynamic=False)\ndef f(x):\n    return x + 1\n"
+        "with torch._dynamo.config.patch(recompile_limit=2):\n    for n in range(2, 7):\n        f(torch.ones(n))",
+        7, "Dynamo recompile limit exceeded", "fullgraph=True leaves nothing to eager",
+    ),
+    "a size that cannot stay open": (
+        "x = torch.ones(5)\ntorch._dynamo.mark_dynamic(x, 0)\n@torch.compile\ndef f(x):\n    return x + torch.zeros(5)\nf(x)",
+        6, "You marked L['x'].size()[0] as dynamic", "remove it or use maybe_mark_dynamic",
+    ),
+    "shapes that do not fit": (
+        "@torch.compile\ndef f(x):\n    return x.reshape(2, 2)\nf(torch.ones(3))", 4, "shape '[2, 2]' is invalid for input of size 3", "",
+    ),
+    "the script's own exception": (
+        "@torch.compile\ndef f(x):\n    raise ValueError('too many rows')\nf(torch.ones(3))", 4, "ValueError: too many rows", "",
+    ),
+    "a name that does not exist": ("@torch.compile\ndef f(x):\n    return x + missing\nf(torch.ones(3))", 4, "NameError", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("compiler", ["eager", "fuselab"])
+def test_faults_have_a_place_and_a_hint(name, compiler):
+    source, line, message, hint = FAULTS[name]
+    trace = traced("import torch\n" + source + "\n", compiler)
+    assert trace.status == "error"
+    assert trace.problem.line == line
+    assert message in trace.problem.message
+    assert hint in trace.problem.hint

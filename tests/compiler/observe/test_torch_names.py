@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import compiler
-from compiler.observe import torch_names
+from compiler.observe import dynamo_names, torch_names
 
 ROOT = Path(compiler.__file__).parent
 PRIVATE = ("torch._dynamo", "torch._functorch", "torch._guards", "torch._decomp", "torch._subclasses")
@@ -26,7 +26,7 @@ def resolve(dotted):
     raise ModuleNotFoundError(dotted)
 
 
-@pytest.mark.parametrize("name", torch_names.RELIES_ON)
+@pytest.mark.parametrize("name", [*torch_names.RELIES_ON, *dynamo_names.RELIES_ON])
 def test_the_name_exists(name):
     assert resolve(name) is not None
 
@@ -38,3 +38,16 @@ def test_capture_and_snippets_take_private_names_from_here_only():
                 assert not node.module.startswith(PRIVATE), f"{path}: {node.module}"
             if isinstance(node, ast.Attribute):
                 assert not ast.unparse(node).startswith(PRIVATE), f"{path}:{node.lineno}: {ast.unparse(node)}"
+
+
+def test_what_is_watched_is_put_back_and_a_missing_name_is_left_out(monkeypatch):
+    from torch._dynamo import convert_frame, resume_execution, symbolic_convert
+
+    owners = (convert_frame, symbolic_convert.InstructionTranslatorBase, resume_execution.ContinueExecutionCache)
+    before = [dict(vars(owner)) for owner in owners]
+    monkeypatch.setattr(dynamo_names, "WATCHED", (*dynamo_names.WATCHED, "torch._dynamo.convert_frame.no_such_name"))
+    log = dynamo_names.FrameLog()
+    with dynamo_names.watching_frames(log):
+        assert log.missing == ("torch._dynamo.convert_frame.no_such_name",)
+        assert convert_frame.wrap_guarded_code is not before[0]["wrap_guarded_code"]
+    assert [dict(vars(owner)) for owner in owners] == before
