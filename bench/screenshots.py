@@ -38,7 +38,7 @@ def compare(page: Page, site: str, scheme: str) -> None:
     page.click("#tab-loops")
     page.click("#controls .second")
     page.wait_for_url("**/compare?runs=*")
-    page.wait_for_function("document.querySelectorAll('#heads .status[data-state=ok]').length === 2", timeout=180_000)
+    page.locator("#heads .status[data-state=ok]").nth(1).wait_for(timeout=180_000)
     page.reload()
     page.wait_for_selector("html[data-ready]")
     page.hover(".snippet .l:nth-child(7)")

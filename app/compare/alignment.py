@@ -6,17 +6,16 @@ Blocks of all columns with equal anchors share a row, in the longest common orde
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from app.compare.difference import PADDING
 from app.stages.view import Lines, source_lines
 from compiler.trace import Origin, Section, Stage
 
-MAX_LINES, MAX_CHARACTERS, MAX_WIDTH, MAX_BLOCKS, MAX_MARKS = 1_200, 200_000, 1_000, 250, 50
+MAX_LINES, MAX_CHARACTERS, MAX_WIDTH = 1_200, 200_000, 1_000
+MAX_BLOCKS, MAX_MARKS, MAX_SOURCES, MAX_SHARED = 250, 50, 40, 12
 UNLIKE = 0.15
-_PADDING = re.compile(r"(?<=\S) {3,}(?=#)")
-"""What puts comments below each other in a wide listing; a column is narrower."""
 Anchor = int | str | None
 
 
@@ -63,10 +62,11 @@ class Group:
 
 
 def groups(stages: Sequence[Stage | None], by_op: bool = False) -> tuple[Group, ...]:
-    """The stage's sections by title; those whose title not every column has stand together at the end. No stage: an empty column."""
+    """The stage's sections by title; those whose title not every column has, and what is more than a few, stand together at the end."""
     columns = [list(stage.sections) if stage else [] for stage in stages]
     filled = [[section.title for section in column] for column in columns if column]
     shared = [title for title in filled[0] if all(titles.count(title) == 1 for titles in filled)] if len(filled) > 1 else []
+    shared = shared[:MAX_SHARED]
     found = [_group(stages, [[item for item in column if item.title == title] for column in columns], by_op) for title in shared]
     rest = [[item for item in column if item.title not in shared] for column in columns]
     if any(rest):
@@ -122,7 +122,7 @@ def _blocks(sections: Sequence[Section], origins: tuple[Origin, ...], by_op: boo
                     found.append(Block(anchor, title, tuple(lines)))
                     lines, title = [], ""
                 anchor = own
-            lines.append(Line(_PADDING.sub("  ", text[:MAX_WIDTH]), source_lines(marks, origins)))
+            lines.append(Line(PADDING.sub("  ", text[:MAX_WIDTH]), source_lines(marks, origins)[:MAX_SOURCES]))
             left, room = left - 1, room - len(text) - 1
         found.append(Block(anchor, title, tuple(lines)))
     return found, False

@@ -5,6 +5,7 @@ The texts are hostile: size and time are bounded, and what was left out is said.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,9 @@ MAX_LINES, MAX_CHARACTERS, MAX_WIDTH = 4_000, 400_000, 2_000
 SECONDS, CONTEXT = 1.0, 3
 CUT = f"Only the first {MAX_LINES:,} lines, or {MAX_CHARACTERS:,} characters, of each text are compared."
 SLOW = "The texts are too unlike to be compared line by line in a second: all between their common beginning and end is shown as replaced."
+
+PADDING = re.compile(r"(?<=\S) {3,}(?=#)")
+"""What puts the comments of a wide listing below each other; how wide it is says nothing."""
 
 Opcode = tuple[str, int, int, int, int]
 Piece = tuple[bool, str]
@@ -77,7 +81,8 @@ def difference(left: str, right: str, seconds: float = SECONDS) -> Difference:
 
 
 def _lines(text: str) -> list[str]:
-    return text[:MAX_CHARACTERS].removesuffix("\n").split("\n", MAX_LINES)[:MAX_LINES] if text else []
+    lines = text[:MAX_CHARACTERS].removesuffix("\n").split("\n", MAX_LINES)[:MAX_LINES] if text else []
+    return [PADDING.sub("  ", line) for line in lines]
 
 
 def _common(first: Sequence[str], second: Sequence[str]) -> tuple[int, int]:

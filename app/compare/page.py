@@ -15,7 +15,7 @@ from app.stages.view import Facts, KernelRow, Round, facts_text, kernel_rows, ro
 from app.store import RunRow, Session, StageRow
 from compiler.trace import Part, Scalar, Stage, Trace
 
-MAX_RUNS = len(LETTERS)
+MAX_RUNS, MAX_KERNELS = len(LETTERS), 400
 PARTS: tuple[Part, ...] = ("", "forward", "backward")
 
 
@@ -171,7 +171,7 @@ def panel(session: Session, chosen: Sequence[Head], place: Place, stage: str) ->
     stages = [by_part.get(part) or by_part.get("") for by_part in own]  # type: ignore[call-overload]  # part is one of PARTS
     by_op = len({head.snippet for head in chosen}) > 1
     columns = tuple(
-        ColumnStage(item, kernel_rows(item), rounds(item), timing_tables(item)) if item else ColumnStage(None, (), (), ())
+        ColumnStage(item, kernel_rows(item)[:MAX_KERNELS], rounds(item), timing_tables(item)) if item else ColumnStage(None, (), (), ())
         for item in stages
     )
     regions = tuple((number, titles.get(number, "")) for number in numbers)

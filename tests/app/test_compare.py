@@ -226,3 +226,22 @@ def test_two_megabytes_of_one_line_are_answered(client, finish):
         runs.append(finish(sign, [Begin(compiler="fuselab", target="cpu"), long, End(status="ok")]))
     assert "own page</a> has all of it" in compare(client, *runs)
     assert "Only the first" in compare(client, *runs, view="diff")
+
+
+@pytest.mark.slow
+def test_six_runs_of_the_largest_stages_are_answered_in_time(client, finish):
+    import time
+
+    from compiler.trace import MAX_TEXT, Section
+    from tests.app.samples import stage
+
+    sections = tuple(Section(title=f"k{number}", text="\n" * (MAX_TEXT // 1_000), marks=((0, 1),) * 2_000) for number in range(500))
+    runs = [
+        finish(str(number), [Begin(compiler="fuselab", target="cpu"), stage("code", sections=sections), End(status="ok")])
+        for number in range(6)
+    ]
+    for view in ("", "diff"):
+        began = time.process_time()
+        page = compare(client, *runs, view=view)
+        assert time.process_time() - began < 20
+        assert len(page) < 30_000_000

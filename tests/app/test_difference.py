@@ -57,6 +57,11 @@ def test_what_changed_within_a_line_is_marked():
     ]
 
 
+def test_how_far_a_comment_is_padded_is_no_difference():
+    assert difference("x = a  # one\nwide = b  # two", "x = a     # one\nwide = b  # two").hunks == ()
+    assert difference("    x", "  x").hunks
+
+
 def test_equal_texts_have_none():
     assert difference("a\nb", "a\nb\n") == Difference((), 0, 0, ())
 
