@@ -25,7 +25,7 @@ EXPLAINED = {
     ("backward_not_run", "output code"): "torch has 1, the trace 2",
     ("backward_not_run", "groups"): "torch has 1, the trace 2",
     ("backward_not_run", "fusion log"): "^only the trace: ",
-    ("backward_not_run", "pairs"): "torch has 1, the trace 2",
+    ("backward_not_run", "pairs"): "torch has 3, the trace 5",
     ("backward_not_run", "refusals"): "^only the trace: ",
     ("backward_not_run", "scores"): "^only the trace: ",
 }
