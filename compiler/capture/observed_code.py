@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from compiler.capture.observed_loops import kernel_facts, kernel_of
-from compiler.capture.places import Places
+from compiler.capture.places import Places, fitted
 from compiler.observe.inductor_code import CodeLog, Launch, MemoryStep
 from compiler.observe.inductor_loops import View
 from compiler.observe.inductor_names import QUIET_CONFIG
@@ -74,7 +74,9 @@ def describe_code(draft: Draft, log: CodeLog, kernels: Sequence[Kernel], views: 
     for source in sources_of(log.code):
         text = source.text.strip("\n")
         marks = source_marks(text, origins.get(source.name, []), places)
-        draft.section(source.name, text, "cpp" if source.language.startswith("cpp") else "python", marks)
+        draft.section(
+            source.name, text, "cpp" if source.language.startswith("cpp") else "python", fitted(marks, len(text) / max(1, len(log.code)))
+        )
     if not draft.sections:
         draft.section("No kernels", "# Inductor wrote no kernel: every step is a call of a library.", "python")
     draft.kernels = list(kernels)
@@ -177,7 +179,7 @@ def meta_facts(text: str) -> dict[str, Scalar]:
 def describe_wrapper(draft: Draft, log: CodeLog, views: Mapping[str, View], places: Places) -> None:
     """Fills in the output code and the memory plan."""
     draft.origins = places.origins
-    draft.section("Output code", log.code, "python", wrapper_marks(log, views, places))
+    draft.section("Output code", log.code, "python", fitted(wrapper_marks(log, views, places)))
     if log.memory:
         rows = [(memory_text(step), places.marks(_of_buffer(step.buffer, views))) for step in log.memory]
         draft.section("Memory plan", "\n".join(text for text, _ in rows), "text", [marks for _, marks in rows])

@@ -12,7 +12,9 @@ from compiler.observe.inductor_scheduler import FusionLog, Pair
 from compiler.recorder import Draft
 from compiler.trace import Decision, Drawing, Edge, Node, Scalar
 
-MAX_DECISIONS = 40_000
+MAX_DECISIONS = 8_000
+MAX_ORIGINS = 40
+"""Of one decision: a fused node of a large model stands for hundreds of nodes, and an event of the trace is bounded."""
 _BENCHMARK = re.compile(r"(can|cannot) fuse \(benchmark\): fusing (.*) with (.*) cause ([\d.]+)x (speedup|slowdown)")
 
 
@@ -36,7 +38,9 @@ def describe_fusion(draft: Draft, log: FusionLog, before: Sequence[View], after:
         return
     views = every_view([*before, *after])
     pairs = list(log.pairs.values())
-    draft.decisions = [decision_of(pair, log, views, places) for pair in pairs[:MAX_DECISIONS]]
+    draft.decisions = [decision_of(pair, log, views, places) for pair in listed(pairs)]
+    if len(pairs) > MAX_DECISIONS:
+        draft.facts["pairs_not_listed"] = len(pairs) - MAX_DECISIONS
     draft.decisions += [found for line in log.lines if (found := benchmarked(line)) is not None]
     draft.section("Fusion log", "\n".join(log.lines))
     draft.facts |= {
@@ -58,6 +62,14 @@ def _section(draft: Draft, title: str, views: Sequence[View], places: Places) ->
     draft.section(title, "\n".join(line.text for line in lines), "python", line_marks(lines, every_view(views), places))
 
 
+def listed(pairs: Sequence[Pair]) -> list[Pair]:
+    """The pairs in their order; where they are too many, refused ones are left out first."""
+    if len(pairs) <= MAX_DECISIONS:
+        return list(pairs)
+    ranked = sorted(range(len(pairs)), key=lambda place: (not pairs[place].fused, not pairs[place].legal, place))
+    return [pairs[place] for place in sorted(ranked[:MAX_DECISIONS])]
+
+
 def decision_of(pair: Pair, log: FusionLog, views: dict[str, View], places: Places) -> Decision:
     verdict: Literal["fused", "lost", "refused"] = "fused" if pair.fused else "lost" if pair.legal else "refused"
     said = {
@@ -68,12 +80,13 @@ def decision_of(pair: Pair, log: FusionLog, views: dict[str, View], places: Plac
     rule = "score_fusion" if verdict != "refused" else re.sub(r"\W+", "_", pair.reason.split(":")[0])[:60].strip("_") or "can_fuse"
     sides = [_members(name, views) for name in (pair.first, pair.second)]
     buffers = [", ".join(name for view in side for name in view.buffers) for side in sides]
+    origins = places.marks(name for side in sides for view in side for name in view.origins)[:MAX_ORIGINS]
     numbers: dict[str, Scalar] = dict(pair.score)
     if any(buffers):
         numbers["buffers"] = " + ".join(text[:180] for text in buffers)
     return Decision.model_validate({
         "subject": f"{pair.first} + {pair.second}"[:400], "verdict": verdict, "rule": rule, "reason": said[verdict][:4_000],
-        "numbers": numbers, "round": pair.round, "origins": places.marks(name for side in sides for view in side for name in view.origins),
+        "numbers": numbers, "round": pair.round, "origins": origins,
     })  # fmt: skip
 
 

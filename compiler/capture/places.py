@@ -13,6 +13,8 @@ from compiler.observe.inductor_loops import Line, View
 from compiler.trace import Origin
 
 MAX_PLACES = 200
+MAX_MARKS = 300_000
+"""How many places all lines of a text may have together: an event of the trace is bounded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,20 @@ def op_name(target: object) -> str:
     return target if isinstance(target, str) else str(getattr(target, "__name__", target))
 
 
+def fitted(marks: Sequence[tuple[int, ...]], share: float = 1.0) -> list[tuple[int, ...]]:
+    """The marks of a text, with fewer places a line where there would be too many. ``share``: what the text is of all the stage's."""
+    if sum(map(len, marks)) <= MAX_MARKS * share:
+        return list(marks)
+    limit = max(1, int(MAX_MARKS * share) // len(marks))
+    return [places[:limit] for places in marks]
+
+
 ALIASES = {"truediv": "div", "max": "amax", "min": "amin", "to_dtype": "convert_element_type"}
 
 
 def line_marks(lines: Sequence[Line], views: dict[str, View], places: Places) -> list[tuple[int, ...]]:
     """The origins of each line of printed loops: the nodes that the scheduler node stands for, narrowed to those that do the line's op."""
-    return [places.marks(views[line.node].origins, ALIASES.get(line.op, line.op)) if line.node in views else () for line in lines]
+    return fitted([places.marks(views[line.node].origins, ALIASES.get(line.op, line.op)) if line.node in views else () for line in lines])
 
 
 def every_view(views: Iterable[View]) -> dict[str, View]:

@@ -28,7 +28,7 @@ RELIES_ON = (
     "torch._inductor.scheduler.WhyNoFuse.__init__",
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-MAX_LINES = 20_000
+MAX_LINES = 10_000
 
 
 @dataclass(slots=True)
