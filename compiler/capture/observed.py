@@ -95,6 +95,7 @@ class ObservedCompiler:
     recorder: Recorder
     origins: OriginTable
     target: Target
+    present: bool  # asked before Inductor runs: while it is turned to a target, that device seems to be here
     missing: Lacking
     parts: dict[Part, ObservedPart] = field(default_factory=dict)
     mutated: tuple[int, ...] = ()
@@ -120,7 +121,7 @@ class ObservedCompiler:
 
     def compile(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
         """Inductor's callable for the region; where the target is not here, the region's graph, which runs eagerly on the CPU."""
-        if present_here(self.target):
+        if self.present:
             compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
         else:
             with retargeted(self.target, self.undecided.append):
@@ -234,7 +235,7 @@ class ObservedCompiler:
                 describe_wrapper(draft, sighting.code, views, places)
             describe_configuration(draft, sighting.config)
             describe_times(draft, sighting.times, sighting.seconds)
-            describe_outcome(draft, compiled, sighting.counts)
+            describe_outcome(draft, compiled, sighting.counts, loaded=self.present)
 
     @contextmanager
     def _stage(self, name: StageName, part: Part) -> Iterator[Draft | None]:
@@ -296,7 +297,7 @@ def observe_region(
     captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "", [])
     region, origins = captured.region, captured.origins
     missing = lacking() if compiler == "inductor" else Lacking((), {})
-    made = ObservedCompiler(region, gm, recorder, origins, target, missing)
+    made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing)
     unable = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on." if missing.core else ""
     reason = EAGER if compiler == "eager" else unable
     if not reason:

@@ -275,7 +275,7 @@ def describe_times(draft: Draft, times: Mapping[str, float], seconds: float) -> 
     draft.facts["compile_ms"] = round(seconds * 1e3, 1)
 
 
-def describe_outcome(draft: Draft, compiled: Any, counts: Mapping[str, int]) -> None:  # noqa: ANN401  # Inductor's compiled graph
+def describe_outcome(draft: Draft, compiled: Any, counts: Mapping[str, int], *, loaded: bool) -> None:  # noqa: ANN401  # Inductor's compiled graph
     """Caches and CUDA graphs, as Inductor tells of them."""
     caches = {name: value for name, value in counts.items() if "cache" in name}
     draft.facts |= {name: value for name, value in caches.items() if isinstance(value, int)}
@@ -288,4 +288,5 @@ def describe_outcome(draft: Draft, compiled: Any, counts: Mapping[str, int]) -> 
     failed = getattr(getattr(compiled, "cudagraph_info", None), "cudagraph_fail_reasons", None)
     said = str(reason) if reason else "; ".join(map(str, failed)) if failed else ""
     used = getattr(getattr(compiled, "fx_kwargs", None), "get", lambda _: None)("cudagraphs")
-    draft.facts["cuda_graphs"] = f"skipped: {said}"[:4_000] if said else "used" if asked or used else "not asked for"
+    wanted = "used" if loaded else "allowed: the device, which is not here, would record one"
+    draft.facts["cuda_graphs"] = f"skipped: {said}"[:4_000] if said else wanted if asked or used else "not asked for"
