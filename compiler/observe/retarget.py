@@ -78,12 +78,22 @@ def on_target(gm: GraphModule, inputs: Sequence[Any], target: Target) -> tuple[G
     Sizes, strides, symbols, aliasing and ``requires_grad`` stay; devices in arguments and metadata change.
     """
     moved = copy.deepcopy(gm)
+    _keep_sources(gm, moved)
     with_fakes = [_fake(value) for value in inputs]
     for module in moved.modules():
         if isinstance(module, GraphModule):
             _move_nodes(module.graph)
             module.recompile()
     return moved, with_fakes
+
+
+def _keep_sources(gm: GraphModule, moved: GraphModule) -> None:
+    """Where each input comes from, which a copy loses: by it AOTAutograd knows the parameters, and saves them rather than views of them."""
+    if hasattr(gm, "_param_name_to_source"):
+        moved._param_name_to_source = gm._param_name_to_source
+    for old, new in zip(gm.graph.nodes, moved.graph.nodes, strict=True):
+        if hasattr(old, "_dynamo_source"):
+            new._dynamo_source = old._dynamo_source
 
 
 def compile_retargeted(
