@@ -9,6 +9,7 @@ python -m bench.retarget --compare REAL.json RETARGETED.json
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import io
 import json
@@ -71,11 +72,27 @@ def collect(names: list[str], compile_fx: Callable[..., Any] | None) -> dict[str
     return result
 
 
+class _OnDevice(ast.NodeTransformer):
+    """Names the GPU where a script makes a tensor: Dynamo does not heed the default device inside of what it compiles."""
+
+    MAKERS = frozenset(("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros"))
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        function = node.func
+        made = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "torch"
+        if made and function.attr in self.MAKERS and all(keyword.arg != "device" for keyword in node.keywords):
+            node.keywords.append(ast.keyword("device", ast.Constant("cuda")))
+        return node
+
+
 def on_device(names: list[str]) -> dict[str, Any]:
     """What Inductor writes on the GPU of this machine."""
     import torch
 
     torch.set_default_device("cuda")
+    for name in names:
+        ALL[name] = ast.unparse(ast.fix_missing_locations(_OnDevice().visit(ast.parse(ALL[name]))))
     return collect(names, None)
 
 
@@ -96,9 +113,9 @@ def without_device(names: list[str], target: str) -> dict[str, Any]:
 
 
 def normal(code: str) -> str:
-    """The code without what differs from process to process: paths, hashes of constants, the number that AOTAutograd gave."""
-    code = re.sub(r"^# kernel path: .*$", "# kernel path", code, flags=re.MULTILINE)
+    """The code without what differs from process to process: paths, hashes of constants and of Triton's files, AOTAutograd's number."""
     code = re.sub(r"/\S*/torchinductor_\w+/\S*|/tmp/\S*", "PATH", code)
+    code = re.sub(r"'backend_hash': '\w+'", "'backend_hash': HASH", code)
     code = re.sub(r"^# AOT ID: .*$", "# AOT ID", code, flags=re.MULTILINE)
     return re.sub(r"^(\w+ = None  # .*) -?[0-9a-f]+$", r"\1 HASH", code, flags=re.MULTILINE)
 
@@ -115,42 +132,54 @@ def bare(text: str) -> str:
 
 
 def difference(first: str, second: str) -> str:
-    """The first line that differs, of both."""
+    """The first place that differs: from a little before it, the one text above the other."""
     lines = zip([*first.splitlines(), ""], [*second.splitlines(), ""], strict=False)
-    return next((f"{a.strip()[:220]}\n        {b.strip()[:220]}" for a, b in lines if a != b), "lengths")
+    one, other = next((pair for pair in lines if pair[0] != pair[1]), ("shorter", "longer"))
+    alike = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    place = max(alike - 40, 0)
+    return f"{one[place : place + 200].strip()}\n        {other[place : place + 200].strip()}"
+
+
+def paired(real: list[str], other: list[str]) -> tuple[list[tuple[str, str]], int]:
+    """Each real code with the retargeted one of the same place, and how many retargeted ones are left over.
+
+    The backward that a program never runs is compiled without the GPU only: retargeted codes may be skipped to find an identical one.
+    """
+    rest = list(other)
+    pairs = []
+    for left, code in enumerate(real):
+        spare = len(rest) - (len(real) - left)
+        place = next((at for at in range(max(spare, 0) + 1) if at < len(rest) and bare(rest[at]) == bare(code)), 0)
+        pairs.append((code, rest[place] if rest else ""))
+        del rest[: place + 1]
+    return pairs, len(other) - len(real)
 
 
 def compare(real: dict[str, Any], other: dict[str, Any]) -> None:
-    """A line for each program: kernels and wrapper identical, or the first difference, the real line above the retargeted one."""
-    names = [name for name in real if name != "versions" and name in other]
-    same = bodies = 0
+    """A line for each program: kernels and wrapper identical, or the first difference, the real text above the retargeted one."""
+    names = [name for name in real if name != "versions" and name in other and real[name]["codes"]]
+    same = 0
     for name in names:
-        pairs = (real[name], other[name])
-        codes = [[normal(code) for code in each["codes"]] for each in pairs]
-        extra = len(codes[1]) - len(codes[0])
-        codes[1] = codes[1][: len(codes[0])] if codes[0] == codes[1][: len(codes[0])] else codes[1]
-        identical = codes[0] == codes[1]
-        plain = [[bare(code) for code in each] for each in codes]
-        same += identical or plain[0] == plain[1]
-        kernels = [[parts(code)[0] for code in each] for each in codes]
-        counted = [sum(len(each) for each in side) for side in kernels]
-        equal = sum(bare(a.get(key, "")) == bare(text) for a, b in zip(*kernels, strict=False) for key, text in b.items())
-        wrappers = [[bare(parts(code)[1]) for code in each] for each in codes]
-        bodies += equal == counted[0]
-        verdict = "identical" if identical else "identical but for comments" if plain[0] == plain[1] else "DIFFERENT"
-        print(
-            f"{name:28} graphs {len(codes[0])}/{len(codes[1])}{f' (+{extra} never run)' if extra and identical else ''}"
-            f"  kernels {counted[0]}/{counted[1]} identical {equal}  wrapper {wrappers[0] == wrappers[1]}  {verdict}"
-        )
-        for side, each in zip(("real", "retargeted"), pairs, strict=True):
-            if each["error"]:
-                print(f"    {side} raised {each['error'].splitlines()[0][:200]}")
-        if plain[0] != plain[1]:
-            for a, b in zip(*plain, strict=False):
-                if a != b:
-                    print("        " + difference(a, b))
-                    break
-    print(f"\n{same} of {len(names)} identical, kernels and wrapper (comments apart); kernels alone {bodies}")
+        pairs, extra = paired(*([normal(code) for code in side[name]["codes"]] for side in (real, other)))
+        equal = [a == b for a, b in pairs]
+        plain = [(bare(a), bare(b)) for a, b in pairs]
+        same += all(a == b for a, b in plain)
+        kernels = [(parts(a)[0], parts(b)[0]) for a, b in plain]
+        total = sum(len(a) for a, _ in kernels)
+        matching = sum(b.get(key) == text for a, b in kernels for key, text in a.items())
+        wrapper = all(parts(a)[1] == parts(b)[1] for a, b in plain)
+        verdict = "identical" if all(equal) else "identical but for comments" if all(a == b for a, b in plain) else "DIFFERENT"
+        more = f", {extra} more never run" if extra > 0 else ""
+        print(f"{name:28} graphs {len(pairs)}{more}; kernels {matching} of {total}; wrapper {'same' if wrapper else 'differs'}; {verdict}")
+        for side, found in (("real", real[name]), ("retargeted", other[name])):
+            if found["error"]:
+                print(f"    {side} raised {found['error'].splitlines()[0][:200]}")
+        for a, b in plain:
+            if a != b:
+                print("        " + difference(a, b))
+                break
+    print(f"\n{same} of {len(names)} identical, kernels and wrapper (comments apart)")
+    print("no code on the GPU: " + ", ".join(name for name in real if name != "versions" and not real[name]["codes"]))
 
 
 def table(names: list[str], targets: list[str], out: Path | None) -> None:

@@ -207,7 +207,7 @@ def _guards() -> Any:  # noqa: ANN401  # an array of ctypes
 def _idle_guard() -> ctypes.c_void_p:
     """A guard of CUDA that does nothing: an object without data, so the pointer to its virtual table is all of it.
 
-    PyTorch registers one where the guard in CUDA's place knows no device. For a moment one of another type stands there: no driver is asked.
+    PyTorch registers one where the guard in CUDA's place knows no device. So one of another type stands there for a moment.
     """
     guards = _guards()
     before = guards[_CUDA]

@@ -8,6 +8,7 @@ import dataclasses
 import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from typing import Any
 from unittest.mock import patch
 
@@ -37,6 +38,7 @@ RELIES_ON = (
     "torch._inductor.pattern_matcher.ReplacementPatternEntry",
     "torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__",
     "torch._inductor.select_algorithm.ExternKernelCaller",
+    "torch._subclasses.fake_tensor.FakeTensorMode.avoid_device_init",
     "torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor",
     "torch.utils._device._device_constructors",
 )
@@ -123,7 +125,11 @@ def _fake(value: Any) -> Any:  # noqa: ANN401  # an input of the graph
         return value
     symbolic = context.tensor_to_context.get(value)
     source = None if symbolic is None else symbolic.tensor_source
-    return mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
+    token = _ANY_SHAPE.set(True)
+    try:
+        return mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
+    finally:
+        _ANY_SHAPE.reset(token)
 
 
 def _move_nodes(graph: Graph) -> None:
@@ -132,6 +138,8 @@ def _move_nodes(graph: Graph) -> None:
         node.args, node.kwargs = map_aggregate(node.args, _moved), map_aggregate(dict(node.kwargs), _moved)
         if node.target in makers and "device" not in node.kwargs and not str(node.target).endswith("_like"):
             node.kwargs = {**node.kwargs, "device": DEVICE}
+        if node.target is torch.tensor:
+            node.target = constant_on_target
         if "autocast" in str(node.target) and node.args and node.args[0] == "cpu":
             node.args = ("cuda", *node.args[1:])
         elif node.op == "call_method" and node.target == "to":
@@ -160,21 +168,41 @@ def _move_value(node: Node) -> None:
         node.meta["example_value"] = torch.utils._pytree.tree_map(move, node.meta["example_value"])
 
 
+_ANY_SHAPE: ContextVar[bool] = ContextVar("any_shape", default=False)
+
+
+def constant_on_target(*args: Any, **given: Any) -> Any:  # noqa: ANN401
+    """``torch.tensor`` while it is traced: the value is on the CPU, and counts as one on the target even if it has no axes."""
+    token = _ANY_SHAPE.set(True)
+    try:
+        return torch.tensor(*args, **given)
+    finally:
+        _ANY_SHAPE.reset(token)
+
+
 @contextmanager
 def _tensors_on_target() -> Iterator[None]:
-    """A fake tensor made of a tensor on the CPU is on the target, as the tensor would be; constants are lifted before they are moved."""
+    """A fake tensor made of a tensor on the CPU is on the target, as the tensor would be; constants are lifted before they are moved.
+
+    Scalars that PyTorch itself wraps, as in ``x[0] = 5``, are tensors of the CPU without axes on a GPU as well.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
     from torch._subclasses.meta_utils import MetaTensorDescriber
 
     describe = MetaTensorDescriber.describe_tensor
 
     def described(self: Any, tensor: torch.Tensor, **given: Any) -> Any:  # noqa: ANN401  # torch's own
         found = describe(self, tensor, **given)
-        return dataclasses.replace(found, device=DEVICE) if found.device.type == "cpu" else found
+        moves = found.device.type == "cpu" and (found.ndim > 0 or _ANY_SHAPE.get())
+        return dataclasses.replace(found, device=DEVICE) if moves else found
 
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     try:
-        with patch.object(MetaTensorDescriber, "describe_tensor", described):
+        with (
+            patch.object(MetaTensorDescriber, "describe_tensor", described),
+            patch.object(FakeTensorMode, "avoid_device_init", property(lambda _: True)),  # values of constants are not moved
+        ):
             yield
     finally:
         torch._C._set_only_lift_cpu_tensors(before)
@@ -234,7 +262,11 @@ def _code_not_loaded() -> Iterator[None]:
 
     def placed(*args: Any) -> Any:  # noqa: ANN401
         value = attribute(*args)
-        return OnTarget.of(value) if isinstance(value, torch.Tensor) and value.device.type == "cpu" else value
+        if not isinstance(value, torch.Tensor) or value.device.type != "cpu":
+            return value
+        nodes = args[0].graph.find_nodes(op="get_attr", target=args[1]) if isinstance(args[0], GraphModule) else ()
+        noted = next((node.meta["val"].device.type for node in nodes if isinstance(node.meta.get("val"), torch.Tensor)), "cuda")
+        return value if noted == "cpu" else OnTarget.of(value)
 
     with (
         patch.object(graph.GraphLowering, "compile_to_module", written),
