@@ -80,8 +80,8 @@ class _OnDevice(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         function = node.func
-        made = isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "torch"
-        if made and function.attr in self.MAKERS and all(keyword.arg != "device" for keyword in node.keywords):
+        made = isinstance(function, ast.Attribute) and function.attr in self.MAKERS and ast.unparse(function.value) == "torch"
+        if made and all(keyword.arg != "device" for keyword in node.keywords):
             node.keywords.append(ast.keyword("device", ast.Constant("cuda")))
         return node
 

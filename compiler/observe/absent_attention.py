@@ -152,10 +152,10 @@ class Attention:
         return self.target.kind == "cuda" and self.said.major in (9, 10) and CUDNN > 91500
 
     def cudnn(self) -> bool:
-        """cuDNN's attention: half precision, head sizes up to 128 in steps of 8."""
+        """cuDNN's attention: half precision, head sizes in steps of 8 up to 128; up to 256 on sm_90, as an H200 chose with torch 2.11."""
         sizes = (self.query.size(-1), self.value.size(-1))
-        widest = 256 if sizes == (256, 256) and self.said.major in (9, 10) and CUDNN > 92200 else 128
-        widest = 192 if sizes == (192, 128) and self.said.major in (9, 10) else widest
+        hopper, blackwell = (self.said.major, self.said.minor) == (9, 0), self.said.major == 10
+        widest = 256 if hopper else 192 if blackwell and sizes == (192, 128) else 128
         steps = not DROPOUT_IN_SIXTEENTHS or self.dropout * 16 == math.floor(self.dropout * 16)
         lengths = self.key.size(-2) != 1 and not (self.dropout and self.query.size(-2) == 1)
         return (
