@@ -38,6 +38,7 @@ RELIES_ON = (
     "torch._inductor.pattern_matcher.ReplacementPatternEntry",
     "torch._inductor.select_algorithm.AlgorithmSelectorCache.__call__",
     "torch._inductor.select_algorithm.ExternKernelCaller",
+    "torch._subclasses.fake_tensor.FakeTensorMode._dispatch_impl",
     "torch._subclasses.fake_tensor.FakeTensorMode.avoid_device_init",
     "torch._subclasses.meta_utils.MetaTensorDescriber.describe_tensor",
     "torch.utils._device._device_constructors",
@@ -53,6 +54,9 @@ class ByDefault:
     candidates: int
 
 
+LIFTS = (torch.ops.aten.lift_fresh.default, torch.ops.aten.lift_fresh_copy.default)
+NOT_CACHED = {"fx_graph_cache": False}
+"""Code that cannot be loaded here must not be found in a cache later."""
 ON_AMD = {"layout_optimization": False, "max_autotune_conv_backends": "ATEN,TRITON"}
 """What Inductor's configuration is on ROCm, where it differs; it is decided when torch is imported."""
 
@@ -125,11 +129,7 @@ def _fake(value: Any) -> Any:  # noqa: ANN401  # an input of the graph
         return value
     symbolic = context.tensor_to_context.get(value)
     source = None if symbolic is None else symbolic.tensor_source
-    token = _ANY_SHAPE.set(True)
-    try:
-        return mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
-    finally:
-        _ANY_SHAPE.reset(token)
+    return mode.from_tensor(value, static_shapes=False, symbolic_context=symbolic, source=source)
 
 
 def _move_nodes(graph: Graph) -> None:
@@ -168,16 +168,19 @@ def _move_value(node: Node) -> None:
         node.meta["example_value"] = torch.utils._pytree.tree_map(move, node.meta["example_value"])
 
 
-_ANY_SHAPE: ContextVar[bool] = ContextVar("any_shape", default=False)
+_WRAPPED: ContextVar[bool] = ContextVar("wrapped", default=False)
+"""A scalar that PyTorch itself made a tensor is being lifted into the trace."""
+_FROM_SCRIPT: ContextVar[bool] = ContextVar("from_script", default=False)
+"""The script's own ``torch.tensor`` is being traced."""
 
 
 def constant_on_target(*args: Any, **given: Any) -> Any:  # noqa: ANN401
     """``torch.tensor`` while it is traced: the value is on the CPU, and counts as one on the target even if it has no axes."""
-    token = _ANY_SHAPE.set(True)
+    token = _FROM_SCRIPT.set(True)
     try:
         return torch.tensor(*args, **given)
     finally:
-        _ANY_SHAPE.reset(token)
+        _FROM_SCRIPT.reset(token)
 
 
 @contextmanager
@@ -189,18 +192,26 @@ def _tensors_on_target() -> Iterator[None]:
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch._subclasses.meta_utils import MetaTensorDescriber
 
-    describe = MetaTensorDescriber.describe_tensor
+    describe, dispatch = MetaTensorDescriber.describe_tensor, FakeTensorMode._dispatch_impl
 
     def described(self: Any, tensor: torch.Tensor, **given: Any) -> Any:  # noqa: ANN401  # torch's own
         found = describe(self, tensor, **given)
-        moves = found.device.type == "cpu" and (found.ndim > 0 or _ANY_SHAPE.get())
-        return dataclasses.replace(found, device=DEVICE) if moves else found
+        return dataclasses.replace(found, device=DEVICE) if found.device.type == "cpu" and not _WRAPPED.get() else found
+
+    def dispatched(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401  # torch's own
+        lifts = func in LIFTS and not _FROM_SCRIPT.get() and type(args[0]) is torch.Tensor and args[0].dim() == 0
+        token = _WRAPPED.set(lifts)
+        try:
+            return dispatch(self, func, types, args, kwargs)
+        finally:
+            _WRAPPED.reset(token)
 
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)
     try:
         with (
             patch.object(MetaTensorDescriber, "describe_tensor", described),
+            patch.object(FakeTensorMode, "_dispatch_impl", dispatched),
             patch.object(FakeTensorMode, "avoid_device_init", property(lambda _: True)),  # values of constants are not moved
         ):
             yield
@@ -289,7 +300,7 @@ def _backward_at_once() -> Iterator[None]:
     """The backward is compiled together with the forward: afterwards nothing answers for the GPU any more."""
     from torch._functorch import config
 
-    with config.patch(force_non_lazy_backward_lowering=True):
+    with config.patch(force_non_lazy_backward_lowering=True, enable_autograd_cache=False):
         yield
 
 
@@ -320,5 +331,5 @@ def _not_measured(undecided: Callable[[ByDefault], None]) -> Iterator[None]:
 def _configured(target: Target) -> Iterator[None]:
     from torch._inductor import config
 
-    with config.patch(ON_AMD if target.kind == "hip" else {}):
+    with config.patch({**NOT_CACHED, **(ON_AMD if target.kind == "hip" else {})}):
         yield
