@@ -100,6 +100,7 @@ def without_device(names: list[str], target: str) -> dict[str, Any]:
     """What Inductor writes for the target, and the decisions that it took unmeasured."""
     from torch._inductor import compile_fx as module
 
+    from compiler.observe.absent_gpu import optimisers_as_on_gpu
     from compiler.observe.retarget import compile_retargeted
     from compiler.target import TARGETS
 
@@ -109,7 +110,8 @@ def without_device(names: list[str], target: str) -> dict[str, Any]:
         with patch.object(module, "compile_fx", original):
             return compile_retargeted(gm, inputs, TARGETS[target], **given)
 
-    return collect(names, compile_fx)
+    with optimisers_as_on_gpu():
+        return collect(names, compile_fx)
 
 
 def normal(code: str) -> str:

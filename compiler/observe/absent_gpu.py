@@ -75,6 +75,7 @@ RELIES_ON = (
     "torch._prims_common.suggest_memory_format",
     "torch._subclasses.fake_tensor.FakeTensorMode.cache_clear",
     "torch._subclasses.fake_tensor.init_gpu_context",
+    "torch.optim.optimizer._get_foreach_kernels_supported_devices",
 )
 
 
@@ -119,6 +120,16 @@ def answering(target: Target) -> Iterator[None]:
         stack.enter_context(_driver(target))
         forget()
         stack.callback(forget)
+        yield
+
+
+@contextmanager
+def optimisers_as_on_gpu() -> Iterator[None]:
+    """Inside, PyTorch's optimisers update parameters of the CPU as they would on a GPU: all of a group at once, through foreach ops."""
+    from torch.optim import optimizer
+
+    usual = optimizer._get_foreach_kernels_supported_devices()
+    with patch.object(optimizer, "_get_foreach_kernels_supported_devices", lambda: [*usual, "cpu"]):
         yield
 
 

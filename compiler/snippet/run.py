@@ -20,6 +20,7 @@ from compiler.capture.observed import observe_region
 from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
 from compiler.capture.uncompiled import eager_region
+from compiler.observe.absent_gpu import optimisers_as_on_gpu
 from compiler.observe.dynamo_names import watching_frames
 from compiler.observe.inductor_config import Entries, UnknownEntry, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
@@ -150,7 +151,8 @@ class Run:
                 if self.target.is_gpu
                 else "The script speaks of a GPU; it was compiled for the CPU, which is the chosen target."
             )
-        yield
+        with optimisers_as_on_gpu() if self.target.is_gpu else contextlib.nullcontext():
+            yield
 
     @contextlib.contextmanager
     def _compiling(self) -> Iterator[None]:

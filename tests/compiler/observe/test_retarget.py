@@ -121,3 +121,12 @@ def test_the_names_exist(module):
 
 def test_what_remembers_the_device_is_found():
     assert sum(absent_gpu.find(name) is not None for name in absent_gpu.MEMORIES) >= len(absent_gpu.MEMORIES) - 6
+
+
+def test_an_optimiser_chooses_as_it_would_on_the_gpu():
+    """PyTorch updates parameters on a GPU through foreach ops by default, and those on the CPU one by one."""
+    inside = "adamw training"
+    (*_, update) = codes([inside], "sm_90")[inside]["codes"]
+    assert "aten._foreach_addcdiv" in update
+    (*_, on_cpu) = collect([inside], None)[inside]["codes"]
+    assert "aten._foreach" not in on_cpu
