@@ -73,7 +73,10 @@ def collect(names: list[str], compile_fx: Callable[..., Any] | None) -> dict[str
 
 
 class _OnDevice(ast.NodeTransformer):
-    """Names the GPU where a script makes a tensor: Dynamo does not heed the default device inside of what it compiles."""
+    """Names the GPU where a script makes a tensor: Dynamo does not heed the default device inside of what it compiles.
+
+    With its number, as a tensor's own device has it: Inductor draws the seeds of random numbers apart for "cuda" and "cuda:0".
+    """
 
     MAKERS = frozenset(("arange", "empty", "eye", "full", "linspace", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros"))
 
@@ -82,7 +85,7 @@ class _OnDevice(ast.NodeTransformer):
         function = node.func
         made = isinstance(function, ast.Attribute) and function.attr in self.MAKERS and ast.unparse(function.value) == "torch"
         if made and all(keyword.arg != "device" for keyword in node.keywords):
-            node.keywords.append(ast.keyword("device", ast.Constant("cuda")))
+            node.keywords.append(ast.keyword("device", ast.Constant("cuda:0")))
         return node
 
 
