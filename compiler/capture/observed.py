@@ -44,7 +44,6 @@ from compiler.trace import Kernel, Part, StageName
 
 BELOW: tuple[StageName, ...] = ("ttir", "ttgir", "llir", "ptx", "sass")
 COMPILED: tuple[StageName, ...] = ("aten", "loops", "fusion", "autotune", "code", "wrapper")
-EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the eager tab shows."
 NO_TRITON = "The CPU's kernels are C++, which g++ compiles without this stage."
 NO_ASSEMBLY = "The machine code of Inductor's C++ is not shown."
 NOTHING = "Inductor had nothing to compile in this part."
@@ -287,21 +286,19 @@ def observe_region(
     gm: GraphModule,
     inputs: Sequence[Any],
     *,
-    compiler: str,
     settings: Mapping[str, Any],
     target: Target,
     recorder: Recorder,
     observer: Observer,
 ) -> Callable[..., Any]:
-    """Has Inductor compile one of Dynamo's graphs, or leaves it to eager."""
+    """Has Inductor compile one of Dynamo's graphs; where the installed PyTorch lacks what observing takes, the graph runs in eager."""
     captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "", [])
     region, origins = captured.region, captured.origins
-    missing = lacking() if compiler == "inductor" else Lacking((), {})
+    missing = lacking()
     made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing)
-    unable = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on." if missing.core else ""
-    reason = EAGER if compiler == "eager" else unable
-    if not reason:
+    if not missing.core:
         return Region(region, gm, made, made.compile(inputs, settings), observer)
+    reason = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on."
     for name in ("joint", "passes"):
         made._skip(name, "", reason)
     for name in (*COMPILED, *BELOW, "timing", "numerics"):

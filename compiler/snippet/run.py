@@ -212,15 +212,7 @@ class Run:
         if self.compiler == "eager":
             return eager_region(gm, inputs, target=self.target, recorder=self.recorder, observer=self.examiner)
         if self.compiler != "fuselab":
-            return observe_region(
-                gm,
-                inputs,
-                compiler=self.compiler,
-                settings=settings,
-                target=self.target,
-                recorder=self.recorder,
-                observer=self.examiner,
-            )
+            return observe_region(gm, inputs, settings=settings, target=self.target, recorder=self.recorder, observer=self.examiner)
         return compile_region(gm, inputs, options=self.options, target=self.target, recorder=self.recorder, observer=self.examiner)
 
     # What is executed
