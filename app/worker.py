@@ -307,7 +307,8 @@ def configure(settings: Settings, layers: Layers) -> Config:
     os.chmod(folder, 0o711)
     gpus = settings.run_gpus and bool(gpu_names())
     kept = kept_folder(settings.kept_folder, folder)
-    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, kept, gpus=gpus)
+    warm = tuple(settings.warm_compilers.split(","))
+    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, kept, warm=warm, gpus=gpus)
 
 
 def kept_folder(wanted: str, folder: str) -> str:

@@ -37,6 +37,7 @@ class Config:
     """What a zygote is told at its start. ``entry`` runs a snippet; ``folder`` holds the work folders where no namespace does.
 
     ``kept`` is a folder for what trusted code builds and later zygotes use again; runs may read it.
+    ``warm``: the compilers that it prepares.
     """
 
     layers: Layers
@@ -46,7 +47,7 @@ class Config:
     first_user: int
     kept: str
     entry: str = "compiler.snippet:run_snippet"
-    warm: bool = True
+    warm: tuple[str, ...] = ("fuselab", "inductor")
     gpus: bool = False
 
     def to_json(self) -> str:
@@ -113,7 +114,7 @@ class Zygote:
     def prepare(self) -> None:
         """Warm up, settle what was imported, and have a child wait in each slot."""
         if self.config.warm:
-            self.headers = warmup.warm(self.entry, self.kept)
+            self.headers = warmup.warm(self.entry, self.kept, self.config.warm)
         warmup.assert_forkable()
         gc.collect()
         gc.freeze()
