@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from compiler.capture.origins import SNIPPET
 from compiler.errors import CompileError
+from compiler.observe.inductor_config import UnknownEntry
 from compiler.observe.torch_names import cause, is_broken_promise, is_compiled_too_often, is_untraceable, user_frames
 from compiler.recorder import Recorder
 from compiler.trace import Problem
@@ -54,6 +55,9 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
     if is_untraceable(inner):
         return untraceable(str(inner), line, column)
+    if isinstance(inner, UnknownEntry):
+        message, hint = str(inner)[:MAX_MESSAGE], inner.hint[:MAX_MESSAGE]
+        return Problem(kind="snippet", message=message, line=line, column=column, hint=hint)
     if is_compiled_too_often(inner):
         return compiled_too_often(inner, line, column)
     if is_broken_promise(inner):

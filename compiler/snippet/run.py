@@ -22,7 +22,7 @@ from compiler.capture.present import present_here
 from compiler.capture.uncompiled import eager_region
 from compiler.observe.absent_gpu import optimisers_as_on_gpu
 from compiler.observe.dynamo_names import watching_frames
-from compiler.observe.inductor_config import Entries, UnknownEntry, checked_entries, configuration, settings_of
+from compiler.observe.inductor_config import Entries, UnknownEntry, check_backend, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
 from compiler.observe.torch_names import fresh_dynamo, optimize
 from compiler.options import Options
@@ -182,6 +182,10 @@ class Run:
             )
         if disable:
             return model
+        if isinstance(backend, str):
+            check_backend(backend)
+        if self.compiler == "inductor" and backend not in (None, "inductor"):
+            self._say_other_backend(backend)
         if self.compiler == "fuselab":
             self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
         fullgraph = self.options.fullgraph if fullgraph is None else fullgraph
@@ -205,6 +209,14 @@ class Run:
         ignored = ", ".join(f"{name}={value!r}"[:80] for name, value in given.items() if value is not None)
         note = f"torch.compile was given {ignored}, which was ignored: everything here is compiled by Fuselab, in one mode."
         if ignored and note not in self.notes:
+            self.notes.add(note)
+            self.recorder.note(note)
+
+    def _say_other_backend(self, backend: object) -> None:
+        """A backend that is not Inductor is not run, which is said, once for each."""
+        name = repr(backend) if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        note = f"torch.compile was given backend={name[:200]}, which was not run: what is shown is what Inductor makes of the same graphs."
+        if note not in self.notes:
             self.notes.add(note)
             self.recorder.note(note)
 
