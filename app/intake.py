@@ -125,7 +125,8 @@ def broken(what: str) -> Refused:
         Problem(
             kind="snippet",
             message=f"The run's own process wrote {what}, so it was ended.",
-            hint="The snippet seems to write to the channel on which results travel; leave file descriptors 3 and 4 alone.",
+            hint="A snippet that writes to file descriptors 3 or 4 writes to the channel on which results travel. "
+            "If yours does not, this is a fault of Fuselab: please report it.",
         )
     )
 

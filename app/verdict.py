@@ -15,8 +15,8 @@ def limit_reached(limit: str, limits: Limits) -> Problem:
     message, hint = {
         "time": (
             f"The run took longer than {limits.seconds:g} s, the most that one may take.",
-            "Use smaller tensors, fewer iterations or fewer graphs, or switch measuring off; a snippet that waits for input or "
-            "loops for ever is stopped here too.",
+            "Use fewer layers, smaller tensors, fewer iterations or fewer graphs, or switch measuring off; a snippet that waits for input "
+            "or loops for ever is stopped here too.",
         ),
         "turn": (
             f"The run measured for longer than {limits.turn:g} s in one turn, while others wait for the device.",
