@@ -27,6 +27,11 @@ HINTS: dict[type[BaseException], str] = {
     socket.gaierror: "A snippet in the playground has no network: make the data in the snippet itself, such as with torch.randn.",
 }
 
+NO_DRIVER = (
+    "The script launches a Triton kernel of its own, which needs a GPU, and this machine has none. Compile what stands around it, or run "
+    "the script where the GPU is."
+)
+
 
 def syntax_problem(error: SyntaxError | ValueError | RecursionError) -> Problem:
     """A script that is no Python."""
@@ -64,7 +69,11 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return broken_promise(str(inner), line)
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
-    hint = next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(inner))), "")
+    hint = (
+        NO_DRIVER
+        if "active drivers" in text
+        else next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(inner))), "")
+    )
     return Problem(
         kind="snippet",
         message=(text if re.match(r"\w+Error: ", text) else f"{type(inner).__name__}: {text}")[:MAX_MESSAGE].rstrip(": "),

@@ -1,6 +1,7 @@
 """Regions out of the ordinary: graphs that Dynamo drops, ops that take functions, ragged tensors, other backends; each is told, none breaks."""
 
 import pytest
+import torch
 
 from compiler.observe.inductor_config import UnknownEntry, checked_entries
 from compiler.options import Options
@@ -43,6 +44,15 @@ RAGGED = """
 x = torch.nested.nested_tensor([torch.randn(3, 8), torch.randn(5, 8)], layout=torch.jagged)
 f = torch.compile(lambda x: x.relu() * 2)
 f(x)
+"""
+KERNEL = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def double(x, n: tl.constexpr):
+    i = tl.arange(0, n)
+    tl.store(x + i, tl.load(x + i) * 2)
 """
 
 
@@ -139,6 +149,16 @@ def test_a_wrong_name_is_answered_with_the_nearest(argument, named, meant):
 def test_an_entry_that_takes_a_function_takes_no_text(name):
     with pytest.raises(UnknownEntry, match="is a function"):
         checked_entries([(f"inductor.{name}", "print")])
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="with a GPU the kernel runs")
+def test_a_kernel_of_the_script_needs_a_gpu_and_says_so(tmp_path, monkeypatch):
+    (tmp_path / "own_kernels.py").write_text(KERNEL)  # Triton reads a kernel's source from a file
+    monkeypatch.syspath_prepend(tmp_path)
+    source = "from own_kernels import double\n\nf = torch.compile(lambda x: double[(1,)](x.sin(), 4))\nf(torch.ones(4))"
+    problem = Trace.fold(events_of(source, "inductor", "sm_90")).problem
+    assert problem is not None
+    assert "Triton" in problem.hint
 
 
 def test_a_class_without_a_module_is_named():
