@@ -178,7 +178,7 @@ def test_two_listeners_hear_the_same_run(server):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_lost_when_the_web_process_dies(tmp_path: Path, how: int):
     """Stored runs read the same afterwards; the run that went on is done again or ends as an error."""
-    with Server(tmp_path, warm="fuselab") as server:
+    with Server(tmp_path, warm_compilers="fuselab", stale_job_seconds=3) as server:
         server.wait_for_worker()
         done = post(server, EXAMPLES[0].source)
         before = finish(server, done)
