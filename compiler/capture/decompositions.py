@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compiler.capture.foreach import foreach_decompositions
+from compiler.capture.rewrites import rewrites
 from compiler.lowering import WHOLE
 from compiler.observe.torch_names import decomposition_table
 from compiler.ops import ATEN
@@ -19,7 +20,7 @@ FURTHER = (
     "linalg_vector_norm", "dist", "addmv",
     "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "_adaptive_avg_pool2d", "nll_loss2d_backward",
     "rrelu_with_noise_backward", "upsample_bilinear2d", "upsample_nearest2d", "bitwise_and_", "bitwise_or_", "sin_", "sqrt_", "clamp_min_",
-    "hann_window", "native_dropout", "unbind_copy", "permute_copy", "narrow_copy", "conj_physical", "index_select",
+    "hann_window", "native_dropout", "unbind_copy", "permute_copy", "narrow_copy", "expand_copy", "conj_physical", "index_select",
 )  # fmt: skip
 """Packets beyond the core set whose decompositions are made of elementwise ops, reductions and views."""
 
@@ -37,4 +38,4 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     whole = WHOLE | KEPT | ATEN.keys()
     table = {**decomposition_table(FURTHER), **foreach_decompositions()}
-    return {op: rule for op, rule in table.items() if str(op) not in whole}
+    return {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites()

@@ -9,12 +9,11 @@ from typing import Literal, cast
 
 import torch
 
-from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Position, Reduce, Ref, Scan, Store, Value
+from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, Over, Position, Reduce, Ref, Scan, Store, Value
 
 StrideMap = Callable[[tuple[int, ...]], tuple[int, ...]]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 ScanOp = Literal["sum", "prod", "logaddexp", "max", "min", "lastmax", "lastmin"]
-Over = Literal["", "set", "add"]
 HALF = ("float16", "bfloat16")
 FLOATS = ("float64", "float32", *HALF)
 

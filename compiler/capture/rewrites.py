@@ -1,0 +1,64 @@
+"""Our own decompositions: ops that PyTorch takes as one, in terms of others that lowering has rules for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:  # noqa: ANN401
+    """Sums and means by adding; the others stay, once what is not to be included was replaced by what changes nothing."""
+    if self.dtype == torch.bool or self.is_complex():
+        return NotImplemented
+    neutral: float | int = {"sum": 0, "mean": 0, "prod": 1}.get(reduce, 0)
+    if reduce in ("amax", "amin"):
+        floats = self.dtype.is_floating_point
+        limits = (-math.inf, math.inf) if floats else (torch.iinfo(self.dtype).min, torch.iinfo(self.dtype).max)
+        neutral = limits[0] if reduce == "amax" else limits[1]
+    base = self if include_self else aten.scatter.value(self, dim, index, neutral)
+    if reduce == "sum":
+        return aten.scatter_add(base, dim, index, src)
+    if reduce == "mean":
+        ones = torch.ones_like(self)
+        counts = ones if include_self else aten.scatter.value(ones, dim, index, 0)
+        counts = aten.scatter_add(counts, dim, index, torch.ones_like(src)).clamp(min=1)
+        total = aten.scatter_add(base, dim, index, src)
+        return total / counts if self.dtype.is_floating_point else torch.div(total, counts, rounding_mode="floor")
+    return NotImplemented if include_self else aten.scatter_reduce(base, dim, index, src, reduce)
+
+
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:  # noqa: ANN401
+    """Where the mask is true, the next element of the source: the one whose number is that of true elements so far."""
+    self, mask = torch.broadcast_tensors(self, mask)
+    if source.numel() == 0 or self.numel() == 0:
+        return NotImplemented
+    places = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    taken = source.reshape(-1)[places.clamp(min=0, max=source.numel() - 1)]
+    return torch.where(mask, taken.view(self.shape), self)
+
+
+def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: list[int]) -> Any:  # noqa: ANN401
+    """The gradients at true elements, one after the other, and zeros after them."""
+    count = math.prod(sizes)
+    grad_output, mask = torch.broadcast_tensors(grad_output, mask)
+    if count == 0 or grad_output.numel() == 0:
+        return NotImplemented
+    chosen = mask.reshape(-1)
+    places = chosen.to(torch.int64).cumsum(0) - 1
+    values = torch.where(chosen, grad_output.reshape(-1), 0)
+    return grad_output.new_zeros(count).scatter_add(0, places.clamp(min=0, max=count - 1), values).view(sizes)
+
+
+def rewrites() -> dict[Any, Callable[..., Any]]:
+    """The table, by overload."""
+    return {
+        aten.scatter_reduce.two: scatter_reduce,
+        aten.masked_scatter.default: masked_scatter,
+        aten.masked_scatter_backward.default: masked_scatter_backward,
+    }
