@@ -4,7 +4,7 @@ python -m bench.opinfo --every 8 --dtypes float32,int64         what failed, and
 python -m bench.opinfo --shard 0/4 --out part0.json             a quarter of the ops; --merge part*.json puts parts together
 python -m bench.opinfo --merge part0.json --ops-table           for each op: native loops, library calls, fallbacks and their reasons
 
-It needs ``expecttest``. ``--device cuda`` takes fresh processes, several ops in each.
+It needs ``expecttest``. With ``--device cuda`` all ops share a process, which starts anew after a fault of the GPU; this takes ``--out``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import collections
 import json
 import multiprocessing
 import os
+import sys
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -116,6 +117,7 @@ def main() -> None:
     parser.add_argument("--timeout", type=float, default=240, help="seconds for each op and dtype")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no op is begun after so many")
     parser.add_argument("--out", type=Path, help="a JSON file for all verdicts")
+    parser.add_argument("--resume", action="store_true", help="go on after what --out has")
     parser.add_argument("--merge", type=Path, nargs="+", help="only report what these files say")
     parser.add_argument("--ops-table", action="store_true")
     given = parser.parse_args()
@@ -124,16 +126,24 @@ def main() -> None:
         verdicts = [Verdict(**row) for path in given.merge for row in json.loads(path.read_text())]
         return report(verdicts, given.ops_table)
     begun = time.monotonic()
+    if given.resume:
+        verdicts = [Verdict(**row) for row in json.loads(given.out.read_text())]
+    known = {(verdict.op, verdict.dtype) for verdict in verdicts}
     for name, op in chosen_ops(given.ops, given.every, given.shard).items():
         for dtype in given.dtypes.split(","):
+            if (name, dtype) in known:
+                continue
             if time.monotonic() - begun > given.seconds:
                 print(f"stopped before {name} {dtype}")
                 break
             verdicts.append((apart if given.device == "cpu" else here)(op, getattr(torch, dtype), given))
             if verdicts[-1].status in WRONG:
                 print(f"{verdicts[-1].status} {name} {dtype}", flush=True)
-        if given.out:
-            given.out.write_text(json.dumps([asdict(verdict) for verdict in verdicts]))
+            if given.out:
+                given.out.write_text(json.dumps([asdict(verdict) for verdict in verdicts]))
+            if given.device == "cuda" and any("CUDA error" in reason for reason in verdicts[-1].reasons):
+                left = ["--seconds", str(given.seconds - (time.monotonic() - begun))]
+                os.execv(sys.executable, [sys.executable, "-m", "bench.opinfo", *sys.argv[1:], *left, "--resume"])
     report(verdicts, given.ops_table)
     return None
 
