@@ -6,8 +6,10 @@ bfloat16. A value is a tensor with one axis per loop (of size one where it does 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,6 +27,7 @@ from compiler.ir import (
     Load,
     Nest,
     Number,
+    OpenNumber,
     Position,
     Program,
     Reduce,
@@ -34,6 +37,7 @@ from compiler.ir import (
     Symbol,
 )
 from compiler.ops import OPS, REDUCTIONS, SCANS
+from compiler.sizes import Size, bound, known
 
 JOINED = {"mul": "prod", "max": "amax", "min": "amin"}
 """What ``Tensor.scatter_reduce_`` calls the ways of ``Store.over``."""
@@ -81,14 +85,14 @@ class Space:
     def sizes(self) -> tuple[int, ...]:
         return (*self.loops, *self.reduction)
 
-    def full(self, value: Number, dtype: str) -> Tensor:
+    def full(self, value: OpenNumber, dtype: str) -> Tensor:
         """A number with one axis per loop; it wraps like ``Tensor.to`` where the dtype cannot hold it."""
         return torch.tensor(value).to(torch_dtype(dtype)).reshape((1,) * len(self.sizes))
 
-    def affine(self, offset: int, strides: Sequence[int]) -> Tensor:
+    def affine(self, offset: Size, strides: Sequence[Size]) -> Tensor:
         """``offset + sum(strides * loops)``."""
         result = self.full(offset, "int64")
-        for axis, (size, stride) in enumerate(zip(self.sizes, strides, strict=True)):
+        for axis, (size, stride) in enumerate(zip(self.sizes, known(strides), strict=True)):
             if stride:
                 along = torch.arange(size).reshape([size if k == axis else 1 for k in range(len(self.sizes))])
                 result = result + stride * along
@@ -245,7 +249,7 @@ def check_inside(address: Tensor, buffer: str, memory: Tensor) -> None:
 
 def interpret_nest(nest: Nest, memory: Memory) -> None:
     """Run one nest; it changes the storage of the buffer that it stores to."""
-    space = Space(nest.loops, nest.reduction, memory)
+    space = Space(known(nest.loops), known(nest.reduction), memory)
     for line in nest.body:
         space.run(line)
 
@@ -255,7 +259,7 @@ def interpret_kernel(kernel: Kernel, memory: Memory) -> None:
 
     Raises CompileError where an iteration touches an element that another one writes: what comes out would depend on their order.
     """
-    space = Space(kernel.loops, kernel.reduction, memory, frozenset(kernel.writes))
+    space = Space(known(kernel.loops), known(kernel.reduction), memory, frozenset(kernel.writes))
     for number, phase in enumerate(kernel.phases):
         for position in range(phase.start, phase.stop):
             space.run(kernel.body[position], number)
@@ -281,7 +285,7 @@ def interpret_extern(step: Extern, memory: Memory, buffers: Mapping[str, Buffer]
             case Symbol() if argument.text.startswith("torch.device("):
                 return torch.device("cpu")  # whatever the target is
             case Symbol():
-                return eval(argument.text, {"torch": torch})  # written by lowering: a dtype, device, layout, slice or complex number
+                return evaluated(argument, constants)  # written by lowering: a dtype, device, layout, slice or complex number
             case tuple():
                 return [value(item) for item in argument]
             case _:
@@ -295,7 +299,7 @@ def interpret_extern(step: Extern, memory: Memory, buffers: Mapping[str, Buffer]
             memory[name] = flat(result, buffers[name])
 
 
-Results = list[Tensor | Number | None]
+Results = list[Tensor | OpenNumber | None]
 Inputs = Sequence[Tensor | Number | None]
 
 
@@ -303,6 +307,22 @@ def filled(graph: Graph, inputs: Inputs, constants: Mapping[str, object]) -> Mem
     """Storage of the inputs and constants, each a copy."""
     given = dict(zip(graph.inputs, inputs, strict=True)) | {name: constants[name] for name in graph.constants}
     return {name: flat(tensor, graph.buffers[name]) for name, tensor in given.items() if name is not None and isinstance(tensor, Tensor)}
+
+
+def evaluated(symbol: Symbol, constants: Mapping[str, object]) -> object:
+    """What lowering wrote as Python: a dtype, device, layout, slice, complex number, or arithmetic of open sizes."""
+    return eval(symbol.text, {"torch": torch, "math": math}, dict(constants))
+
+
+def present_sizes(graph: Graph, inputs: Inputs) -> dict[str, int]:
+    """The values of the open sizes, from what the graph is given."""
+    values: dict[str, int] = {}
+    for binding in graph.symbols:
+        given = inputs[binding.place]
+        values[binding.symbol] = binding.value(
+            given.size(binding.axis) if isinstance(given, Tensor) and binding.axis is not None else given
+        )  # type: ignore[arg-type]
+    return values
 
 
 def unwritten(buffer: Buffer) -> Tensor:
@@ -313,19 +333,22 @@ def unwritten(buffer: Buffer) -> Tensor:
 
 def interpret(graph: Graph, inputs: Inputs, constants: Mapping[str, object] | None = None) -> Results:
     """The results of the graph on these inputs, which stay as they are."""
-    held = constants or {}
+    sizes = present_sizes(graph, inputs)
+    graph, held = bound(graph, sizes), {**(constants or {}), **sizes}
     memory = {name: unwritten(buffer) for name, buffer in graph.buffers.items()} | filled(graph, inputs, held)
     for step in graph.steps:
         if isinstance(step, Nest):
             interpret_nest(step, memory)
         else:
             interpret_extern(step, memory, graph.buffers, held)
-    return results(graph, memory)
+    return results(graph, memory, held)
 
 
 def interpret_program(program: Program, inputs: Inputs, constants: Mapping[str, object] | None = None) -> Results:
     """The results of the scheduled graph, with memory allocated, reused and dropped as it says: whoever reads dropped memory fails."""
-    graph, held = program.graph, constants or {}
+    sizes = present_sizes(program.graph, inputs)
+    program, held = bound(program, sizes), {**(constants or {}), **sizes}
+    graph = program.graph
     memory = filled(graph, inputs, held)
     for step, allocations, frees in zip(program.steps, program.allocations, program.frees, strict=True):
         for allocation in allocations:
@@ -337,8 +360,9 @@ def interpret_program(program: Program, inputs: Inputs, constants: Mapping[str, 
             interpret_extern(step, memory, graph.buffers, held)
         for name in frees:
             del memory[name]
-    return results(graph, memory)
+    return results(graph, memory, held)
 
 
-def results(graph: Graph, memory: Memory) -> Results:
-    return [view(memory, output).clone() if isinstance(output, Ref) else output for output in graph.outputs]
+def results(graph: Graph, memory: Memory, constants: Mapping[str, object]) -> Results:
+    values: list[Any] = [evaluated(output, constants) if isinstance(output, Symbol) else output for output in graph.outputs]
+    return [view(memory, value).clone() if isinstance(value, Ref) else value for value in values]

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Literal
 
+from compiler.sizes import Binding, Size, Sym, factor
 from compiler.trace import Origin
 
 DType = Literal["float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool"]
@@ -22,6 +23,8 @@ ITEM_BYTES: dict[str, int] = {
 }  # fmt: skip
 Number = int | float | bool
 Over = Literal["", "set", "add", "mul", "max", "min"]
+OpenNumber = Number | Sym
+"""A number, or one that is only known when the program runs: a size."""
 Value = int  # the position of an earlier line in the same body
 
 
@@ -34,21 +37,21 @@ class Buffer:
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
     device: str
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Size:
         return prod(self.shape)
 
     @property
-    def extent(self) -> int:
+    def extent(self) -> Size:
         """Elements from the first to the last one touched, both included."""
         return 0 if self.numel == 0 else 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
 
     @property
-    def bytes(self) -> int:
+    def bytes(self) -> Size:
         return self.extent * ITEM_BYTES.get(self.dtype, 8)
 
 
@@ -60,10 +63,10 @@ class Load:
     """
 
     buffer: str
-    offset: int
-    strides: tuple[int, ...]
+    offset: Size
+    strides: tuple[Size, ...]
     dtype: DType
-    indirect: tuple[tuple[Value, int], ...] = ()
+    indirect: tuple[tuple[Value, Size], ...] = ()
     mask: Value | None = None
     other: Number = 0
     origin: int = field(default=0, compare=False)
@@ -71,7 +74,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    value: Number
+    value: OpenNumber
     dtype: DType
     origin: int = field(default=0, compare=False)
 
@@ -80,8 +83,8 @@ class Constant:
 class Position:
     """The integer ``offset + sum(strides[k] * loop[k])`` as an int64 value."""
 
-    offset: int
-    strides: tuple[int, ...]
+    offset: Size
+    strides: tuple[Size, ...]
     dtype: DType = "int64"
     origin: int = field(default=0, compare=False)
 
@@ -135,12 +138,12 @@ class Store:
     """
 
     buffer: str
-    offset: int
-    strides: tuple[int, ...]
+    offset: Size
+    strides: tuple[Size, ...]
     value: Value
     dtype: DType
     origin: int = field(default=0, compare=False)
-    indirect: tuple[tuple[Value, int], ...] = ()
+    indirect: tuple[tuple[Value, Size], ...] = ()
     over: Over = ""
 
 
@@ -174,17 +177,17 @@ class Nest:
 
     name: str
     op: str
-    loops: tuple[int, ...]
-    reduction: tuple[int, ...]
+    loops: tuple[Size, ...]
+    reduction: tuple[Size, ...]
     body: tuple[Line, ...]
     origin: int
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Size:
         return prod(self.loops)
 
     @property
-    def rnumel(self) -> int:
+    def rnumel(self) -> Size:
         return prod(self.reduction)
 
     @property
@@ -215,9 +218,9 @@ class Ref:
     """
 
     buffer: str
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    offset: int = 0
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    offset: Size = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,7 @@ class Symbol:
     text: str
 
 
-Argument = Ref | Symbol | int | float | bool | str | None | tuple["Argument", ...]
+Argument = Ref | Symbol | Sym | int | float | bool | str | None | tuple["Argument", ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,8 +284,9 @@ class Graph:
     inputs: tuple[str | None, ...]
     constants: tuple[str, ...]
     steps: tuple[Step, ...]
-    outputs: tuple[Ref | Number | None, ...]
+    outputs: tuple[Ref | Symbol | OpenNumber | None, ...]
     origins: tuple[Origin, ...]
+    symbols: tuple[Binding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,8 +323,8 @@ class Kernel:
 
     name: str
     steps: tuple[str, ...]
-    loops: tuple[int, ...]
-    reduction: tuple[int, ...]
+    loops: tuple[Size, ...]
+    reduction: tuple[Size, ...]
     persistent: bool
     phases: tuple[Phase, ...]
     body: tuple[Line, ...]
@@ -331,11 +335,11 @@ class Kernel:
     origin: int
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Size:
         return prod(self.loops)
 
     @property
-    def rnumel(self) -> int:
+    def rnumel(self) -> Size:
         return prod(self.reduction)
 
 
@@ -363,13 +367,13 @@ class Program:
     peak_bytes: int
 
 
-def loop_names(loops: tuple[int, ...], reduction: tuple[int, ...]) -> tuple[str, ...]:
+def loop_names(loops: tuple[Size, ...], reduction: tuple[Size, ...]) -> tuple[str, ...]:
     return (*(f"i{k}" for k in range(len(loops))), *(f"r{k}" for k in range(len(reduction))))
 
 
-def address(offset: int, strides: tuple[int, ...], names: tuple[str, ...]) -> str:
+def address(offset: Size, strides: tuple[Size, ...], names: tuple[str, ...]) -> str:
     """``8*i0 + i1 + 3`` for a reader."""
-    terms = [name if stride == 1 else f"{stride}*{name}" for name, stride in zip(names, strides, strict=True) if stride]
+    terms = [name if stride == 1 else f"{factor(stride)}*{name}" for name, stride in zip(names, strides, strict=True) if stride]
     if offset or not terms:
         terms.append(str(offset))
     return " + ".join(terms).replace("+ -", "- ")
@@ -380,7 +384,7 @@ SIGNS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "lt": "<", "le": "<
 
 def _place(line: Load | Store, names: tuple[str, ...]) -> str:
     where = address(line.offset, line.strides, names)
-    computed = [f"{stride}*v{value}" for value, stride in line.indirect]
+    computed = [f"{factor(stride)}*v{value}" for value, stride in line.indirect]
     return " + ".join([*([] if where == "0" and computed else [where]), *computed])
 
 

@@ -14,12 +14,13 @@ from compiler.assembly.record import record_levels
 from compiler.codegen import Sources, generate
 from compiler.ir import Extern, Kernel, Program
 from compiler.lowering import Lowered, lower
+from compiler.observe.open_sizes import OpenSizes, open_sizes
 from compiler.options import Options
-from compiler.recorder import Recorder
+from compiler.recorder import Draft, Recorder
 from compiler.runtime.launch import LoadedProgram, load_program
 from compiler.schedule import schedule
 from compiler.target import Target
-from compiler.trace import Origin, Part
+from compiler.trace import Decision, Origin, Part
 from compiler.verify import verify, verify_program
 
 
@@ -70,21 +71,41 @@ def compile_graph(
     ``present_here``: the target's device is in this machine and the tensors are on it. ``origins`` gives each node's place in the snippet.
     Raises CompileError, which names stage, op and line.
     """
+    sizes = open_sizes(gm)
     with recorder.stage(region, "loops", part) as stage:
-        lowered = lower(gm, origins, target, retarget=not present_here)
+        lowered = lower(gm, origins, target, retarget=not present_here, sizes=sizes)
         if options.check:
             verify(lowered.graph)
         present.loops(stage, lowered)
+        tell_guards(stage, sizes)
     with recorder.stage(region, "fusion", part) as stage:
         program, decisions = schedule(lowered.graph, options, target)
         if options.check:
             verify_program(program)
         present.fusion(stage, program, decisions)
+        tell_guards(stage, sizes)
     with recorder.stage(region, "code", part) as stage:
         sources = generate(program, target, lowered.constants)
         present.code(stage, program, sources)
+        tell_guards(stage, sizes)
     with recorder.stage(region, "wrapper", part) as stage:
         loaded = load_program(program, sources, target, lowered.constants) if present_here else None
         present.wrapper(stage, program, sources, loaded)
     record_levels(recorder, region, part, program, sources, target, loaded.library if loaded else None)
     return Compiled(lowered, program, sources, loaded)
+
+
+def tell_guards(stage: Draft, sizes: OpenSizes | None) -> None:
+    """The guards that this stage added to Dynamo's, as decisions."""
+    if sizes is None:
+        return
+    stage.decisions += [
+        Decision(
+            subject=guard.text[:400],
+            verdict="noted",
+            rule="guard",
+            reason="This stage decided by the present sizes; the code is used again while this holds, and compiled again where it does not.",
+        )
+        for guard in sizes.guards
+    ]
+    sizes.guards.clear()

@@ -1,5 +1,7 @@
 """What must hold of loop IR between passes: ``verify`` a graph, ``verify_kernel`` a fused kernel, ``verify_program`` a scheduled graph.
 
+Open sizes are looked at as they are at present.
+
 Each raises CompileError, which says what does not hold and where; it is a fault of the compiler, never of the snippet.
 """
 
@@ -32,6 +34,7 @@ from compiler.ir import (
     operands,
 )
 from compiler.ops import OPS, REDUCTIONS, SCANS, kind_of
+from compiler.sizes import Size, at_hints, known
 
 HALF = ("float16", "bfloat16")
 MAX_ENUMERATED = 1 << 22
@@ -44,13 +47,13 @@ class Body:
     stage: str
     name: str
     lines: tuple[Line, ...]
-    loops: tuple[int, ...]
-    reduction: tuple[int, ...]
+    loops: tuple[Size, ...]
+    reduction: tuple[Size, ...]
     buffers: Mapping[str, Buffer]
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return (*self.loops, *self.reduction)
+        return known((*self.loops, *self.reduction))
 
     def need(self, holds: bool, message: str, position: int | None = None) -> None:
         if not holds:
@@ -102,17 +105,18 @@ def check_load(body: Body, position: int, line: Load) -> None:
         check_inside(body, position, line.buffer, line.offset, line.strides, body.sizes)
 
 
-def check_inside(body: Body, position: int, buffer: str, offset: int, strides: Sequence[int], sizes: Sequence[int]) -> None:
+def check_inside(body: Body, position: int, buffer: str, offset: Size, strides: Sequence[Size], sizes: Sequence[Size]) -> None:
     """Every address of an affine access lies in the buffer."""
     low, high = address_range(offset, strides, sizes)
     extent = body.buffers[buffer].extent
     body.need(0 in sizes or (low >= 0 and high < extent), f"addresses {low} to {high} in {buffer} of {extent} elements", position)
 
 
-def address_range(offset: int, strides: Sequence[int], sizes: Sequence[int]) -> tuple[int, int]:
+def address_range(offset: Size, strides: Sequence[Size], sizes: Sequence[Size]) -> tuple[int, int]:
     """The lowest and the highest address of an affine access."""
-    reach = [stride * (size - 1) for stride, size in zip(strides, sizes, strict=True)]
-    return offset + sum(r for r in reach if r < 0), offset + sum(r for r in reach if r > 0)
+    first, *_ = known((offset,))
+    reach = [stride * (size - 1) for stride, size in zip(known(strides), known(sizes), strict=True)]
+    return first + sum(r for r in reach if r < 0), first + sum(r for r in reach if r > 0)
 
 
 def check_apply(body: Body, position: int, line: Apply) -> None:
@@ -151,7 +155,7 @@ def check_scan(body: Body, position: int, line: Scan) -> None:
     body.need(line.dtype == (row.result or dtype), f"running {line.op} of {dtype} gives {row.result or dtype}, not {line.dtype}", position)
 
 
-def check_store(body: Body, position: int, line: Store, sizes: Sequence[int]) -> None:
+def check_store(body: Body, position: int, line: Store, sizes: Sequence[Size]) -> None:
     """Every address lies in the buffer, and no two iterations store to the same one unless they write over what stands there."""
     if line.indirect:
         return
@@ -161,11 +165,11 @@ def check_store(body: Body, position: int, line: Store, sizes: Sequence[int]) ->
     )
 
 
-def injective(strides: Sequence[int], sizes: Sequence[int]) -> bool:
+def injective(strides: Sequence[Size], sizes: Sequence[Size]) -> bool:
     """Whether no two points have the same address: layouts without overlap show it by their strides, of others addresses are counted."""
     if 0 in sizes:
         return True
-    axes = sorted((abs(stride), size) for stride, size in zip(strides, sizes, strict=True) if size > 1)
+    axes = sorted((abs(stride), size) for stride, size in zip(known(strides), known(sizes), strict=True) if size > 1)
     reach = 0
     for stride, size in axes:
         if stride <= reach:
@@ -300,6 +304,7 @@ def check_results(graph: Graph, stage: str, written: Iterable[str]) -> None:
 
 def verify(graph: Graph) -> None:
     """A graph of nests and extern calls: each step by itself, and that buffers are written before they are read."""
+    graph = at_hints(graph)
     written = given(graph, "loops")
     names: set[str] = set()
     for step in graph.steps:
@@ -320,6 +325,7 @@ def verify(graph: Graph) -> None:
 
 def verify_program(program: Program) -> None:
     """A scheduled graph: each kernel by itself, buffers written before they are read, and memory that is there while it is used."""
+    program = at_hints(program)
     graph = program.graph
     written = given(graph, "fusion")
     present = set(written)

@@ -21,6 +21,7 @@ from compiler.errors import CompileError
 from compiler.runtime.build import run_tool
 from compiler.runtime.cache import KernelCache
 from compiler.runtime.triton_private import compile_stages, file_name, tool
+from compiler.sizes import hint
 from compiler.target import Target
 from compiler.trace import Scalar
 
@@ -202,7 +203,7 @@ def _amd_facts(text: str, metadata: dict[str, Any], source: KernelSource, target
 
 def _launch_facts(source: KernelSource, target: Target, blocks: int, fraction: float, limit: str) -> dict[str, Scalar]:
     return {
-        "grid": source.grid,
+        "grid": hint(source.grid),
         "warps": source.warps,
         "threads": source.warps * target.warp,
         "blocks_per_multiprocessor": blocks,

@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
-from compiler.capture.joint import INFERENCE, describe_joint, joint_shown
+from compiler.capture.joint import INFERENCE, byte_count, describe_joint, joint_shown
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
 from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
@@ -242,9 +242,9 @@ class AotCompiler:
             for node in gm.graph.nodes
             if node.op == "placeholder" and not node.name.startswith("tangents") and isinstance(value := node_value(node), torch.Tensor)
         ]
-        total = sum(value.numel() * value.element_size() for _, value in rows)
+        total = sum(byte_count(value) for _, value in rows)
         places = {node: place for place, node in enumerate(gm.graph.nodes)}
-        lines = [f"{node.name:<32} {value.numel() * value.element_size():>14,} bytes  {describe(value)}" for node, value in rows]
+        lines = [f"{node.name:<32} {byte_count(value):>14,} bytes  {describe(value)}" for node, value in rows]
         draft.section(
             "Saved for backward", "\n".join([*lines, f"{'total':<32} {total:>14,} bytes"]), "text", [(places[node],) for node, _ in rows]
         )

@@ -14,6 +14,7 @@ from compiler.capture.aot import CompiledPart
 from compiler.capture.eager import OpCall, describe_eager, eager_calls, no_leaves, size_of, tensors_in
 from compiler.capture.frames import Frames
 from compiler.capture.gradients import backward_of, with_gradient
+from compiler.capture.joint import byte_count
 from compiler.capture.numerics import Numerics
 from compiler.capture.origins import Span
 from compiler.capture.present import present_here
@@ -23,6 +24,7 @@ from compiler.ir import Extern
 from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.runtime.measure import Prepared, Sample, Subject, clock_mhz, copy_rate, measure, run_once
+from compiler.sizes import hint
 from compiler.target import Target
 from compiler.trace import CompilerName, Decision, Part, Timing
 
@@ -279,13 +281,13 @@ def _moved(made: CompiledPart) -> int:
     inputs = [node.meta.get("val") for node in graph.nodes if node.op == "placeholder" and node.users]
     (output,) = (node for node in graph.nodes if node.op == "output")
     results = [node.meta.get("val") for node in output.all_input_nodes if node.op != "placeholder"]
-    return sum(value.numel() * value.element_size() for value in tensors_in([*inputs, *results]))
+    return sum(byte_count(value) for value in tensors_in([*inputs, *results]))
 
 
 def _extern_bytes(step: Extern, made: CompiledPart) -> int | None:
     buffers = made.compiled.lowered.graph.buffers
     names = {ref.buffer for ref in step.refs()} | {name for name in step.outputs if name is not None}
-    sizes = [buffers[name].bytes for name in names if name in buffers]
+    sizes = [hint(buffers[name].bytes) for name in names if name in buffers]
     return sum(sizes) or None
 
 

@@ -11,6 +11,7 @@ import torch
 from compiler.capture.aot import CompiledPart, copied
 from compiler.capture.eager import no_leaves, tensors_in
 from compiler.capture.gradients import backward_of, with_gradient
+from compiler.capture.joint import byte_count
 from compiler.capture.region import Region
 from compiler.recorder import Draft
 from compiler.runtime.compare import INTERPRETER_SECONDS, Difference, TooSlow, compare, in_float64, interpreted, too_large_to_interpret
@@ -65,8 +66,8 @@ class Numerics:
         if any(not isinstance(value, torch.Tensor) for value in made.compiled.lowered.constants.values()):
             draft.skip("Not run: the graph calls graphs of its own, which the wrapper's text does not contain.")
             return
-        nodes = [node.meta.get("val") for node in made.gm.graph.nodes if node.op != "output"]
-        if too_large_to_interpret(tensors_in(nodes)):
+        nodes = tensors_in([node.meta.get("val") for node in made.gm.graph.nodes if node.op != "output"])
+        if too_large_to_interpret([byte_count(value) // value.element_size() for value in nodes]):
             draft.skip("Not run: too large for Triton's interpreter, which is slow. Smaller tensors are compared with eager.")
             return
         eager = list(made.gm(*[copied(value) for value in inputs]))

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule
 
 from compiler.capture.aot import AotCompiler
 from compiler.capture.frames import Frames
 from compiler.capture.origins import Span
 from compiler.capture.present import present_here
-from compiler.observe.torch_names import static_fakes
 from compiler.options import Options
 from compiler.recorder import Recorder
 from compiler.target import Target
-from compiler.trace import Decision
 
 
 class Observer(Protocol):
@@ -54,24 +51,6 @@ class Region:
         return self.compiled(*inputs)
 
 
-@dataclass(slots=True)
-class Specialised:
-    """A region whose sizes Dynamo left open: compiled anew for each set of sizes that it is called with."""
-
-    compile: Callable[[GraphModule, Sequence[Any]], Region]
-    gm: GraphModule
-    regions: dict[tuple[object, ...], Region] = field(default_factory=dict)
-
-    def __call__(self, *inputs: Any) -> Any:  # noqa: ANN401  # any values
-        key = tuple(
-            (tuple(value.shape), value.stride(), value.dtype, value.requires_grad) if isinstance(value, torch.Tensor) else value
-            for value in inputs
-        )
-        if key not in self.regions:
-            self.regions[key] = self.compile(with_sizes(self.gm, inputs), static_fakes(inputs))
-        return self.regions[key](*inputs)
-
-
 def compile_region(
     gm: GraphModule,
     example_inputs: Sequence[Any],
@@ -85,41 +64,8 @@ def compile_region(
 
     Raises CompileError when a stage fails; the recorder has that stage by then.
     """
-    symbolic = any(isinstance(value, torch.SymInt | torch.SymFloat) or _symbolic(value) for value in example_inputs) or _symbolic_inputs(gm)
     frames, modules = (observer.frames, observer.modules) if observer else (Frames(recorder), {})
-    captured = frames.capture(gm, modules, "cuda" if target.is_gpu else "", [FOR_EACH_SIZE] if symbolic else [])
-    region = captured.region
+    captured = frames.capture(gm, modules, "cuda" if target.is_gpu else "")
 
-    def compile_static(static: GraphModule, inputs: Sequence[Any]) -> Region:
-        compiler = AotCompiler(region, static, options, target, present_here(target), recorder, captured.origins)
-        return Region(region, static, compiler, compiler.compile(inputs), observer)
-
-    return Specialised(compile_static, gm) if symbolic else compile_static(gm, example_inputs)
-
-
-FOR_EACH_SIZE = Decision(
-    subject="sizes",
-    verdict="noted",
-    rule="specialised",
-    reason="Dynamo left sizes of this graph open; it is compiled for the sizes that it is called with, and again for others.",
-)
-
-
-def _symbolic(value: object) -> bool:
-    return isinstance(value, torch.Tensor) and any(isinstance(size, torch.SymInt) for size in (*value.shape, *value.stride()))
-
-
-def _symbolic_inputs(gm: GraphModule) -> bool:
-    values = [node.meta.get("example_value") for node in gm.graph.nodes if node.op == "placeholder"]
-    return any(isinstance(value, torch.SymInt | torch.SymFloat) or _symbolic(value) for value in values)
-
-
-def with_sizes(gm: GraphModule, inputs: Sequence[Any]) -> GraphModule:
-    """The graph with its numbers put in: an input that is a number keeps its place, but is no longer read."""
-    graph, values = torch.fx.Graph(), iter(inputs)
-    known: dict[Node, Any] = {}
-    for node in gm.graph.nodes:
-        known[node] = graph.node_copy(node, known.__getitem__)
-        if node.op == "placeholder" and not isinstance(value := next(values), torch.Tensor):
-            known[node] = value
-    return GraphModule(gm, graph)
+    compiler = AotCompiler(captured.region, gm, options, target, present_here(target), recorder, captured.origins)
+    return Region(captured.region, gm, compiler, compiler.compile(example_inputs), observer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isfinite, isnan, prod
 
@@ -12,10 +12,11 @@ from compiler.codegen.cpp_prelude import prelude
 from compiler.codegen.cpp_reductions import Fold, RunningFold, fold_of, running_of
 from compiler.codegen.scratch import Plan, plan_kernel
 from compiler.codegen.sources import CppUnit, KernelSource
-from compiler.codegen.space import merge_loops, sum_text, transposed_loops
+from compiler.codegen.space import merge_loops, sum_text, transposed_loops, walked, with_named_sizes
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Marked, Writer
-from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store, operands
+from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, OpenNumber, Phase, Position, Reduce, Scan, Store, operands
+from compiler.sizes import Size, Sym, divisor, found, hint
 from compiler.trace import Origin
 
 JOINED = {"add": "{} + {}", "mul": "{} * {}", "max": "fuselab::maximum({}, {})", "min": "fuselab::minimum({}, {})"}
@@ -30,6 +31,25 @@ CHUNK = 4_096  # additions that one partial sum takes
 FAULT = """
 // What went wrong since the last call, if anything.
 extern "C" int kernel_fault() { return __atomic_exchange_n(&fuselab::fault, 0, __ATOMIC_RELAXED); }"""
+ROWS = """
+extern "C" { void* aligned_alloc(__SIZE_TYPE__, __SIZE_TYPE__) noexcept; void free(void*) noexcept; }
+namespace fuselab {
+struct Row {
+    void* memory = nullptr;
+    int64_t bytes = -1;
+    ~Row() { free(memory); }
+};
+// Memory for one row of open length, kept by each thread until a longer one is needed.
+template <int Number> inline void* row(int64_t bytes) {
+    static thread_local Row kept;
+    if (bytes > kept.bytes) {
+        free(kept.memory);
+        kept.memory = aligned_alloc(64, (bytes / 64 + 1) * 64);
+        kept.bytes = bytes;
+    }
+    return kept.memory;
+}
+}"""
 _MAY_FAIL = re.compile(r"fuselab::(?:within\(|(?:quotient|floor_quotient|truncated_remainder|floor_remainder)\([^,\n]*, v\d)")
 TILE = 32  # elements along each axis of a tile that is read one way and written the other
 STACK_BYTES = 128 * 1024
@@ -39,8 +59,10 @@ _RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|cl
                        r"|larger|smaller|exp|log|sin|cos|tan|tanh|erf|pow|abs|floor|ceil|sqrt|round|trunc)")  # fmt: skip
 
 
-def cpp_number(value: Number, dtype: str) -> str:
-    """A C++ literal of exactly this number in this dtype."""
+def cpp_number(value: OpenNumber, dtype: str) -> str:
+    """A C++ literal of exactly this number in this dtype; an open size, which is an int64, by its name."""
+    if isinstance(value, Sym):
+        return divisor(value)
     kind = dtype_class(dtype)
     if kind == "bool":
         return "true" if value else "false"
@@ -71,30 +93,33 @@ def _shortest_float(number: float) -> str:
     return text if re.search(r"[.en]", text) else f"{text}.0"
 
 
-def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
+def parameter_names(arguments: Sequence[str], taken: Collection[str] = ()) -> tuple[str, ...]:
     names: list[str] = []
     for argument in arguments:
         name = re.sub(r"\W", "_", argument)
-        while _RESERVED.fullmatch(name) or name[:1].isdigit() or name in names:
+        while _RESERVED.fullmatch(name) or name[:1].isdigit() or name in names or name in taken:
             name = f"ptr_{name}"
         names.append(name)
     return tuple(names)
 
 
 def cpp_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[Origin] = ()) -> KernelSource:
-    """One kernel as an ``extern "C"`` function of pointers, in the order of ``kernel.arguments``."""
-    merged = merge_loops(kernel)
-    text = _CppKernel(merged, buffers, origins).function()
+    """One kernel as an ``extern "C"`` function of pointers, in the order of ``kernel.arguments``, and of the open sizes it speaks of."""
+    taken = {name for size in found(kernel) for name in size.symbols()}
+    parameters = parameter_names(kernel.arguments, taken)
+    merged, sizes = with_named_sizes(merge_loops(kernel), parameters)
+    text = _CppKernel(merged, buffers, origins, parameters, [name for name, _ in sizes]).function()
     return KernelSource(
         name=kernel.name,
         language="cpp",
         text=text.text,
         marks=text.marks,
         arguments=kernel.arguments,
-        parameters=parameter_names(kernel.arguments),
+        parameters=parameters,
         dtypes=tuple(buffers[name].dtype for name in kernel.arguments),
         origin=kernel.origin,
-        grid=min(1, kernel.numel),
+        grid=1 if isinstance(kernel.numel, Sym) else min(1, kernel.numel),
+        sizes=sizes,
     )
 
 
@@ -107,6 +132,8 @@ def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
     """The kernels behind one prelude."""
     writer = Writer()
     writer.line(prelude("\n".join(kernel.text for kernel in kernels)).rstrip())
+    if any("fuselab::row<" in kernel.text for kernel in kernels):
+        writer.line(ROWS)
     starts: list[tuple[str, int]] = []
     for kernel in kernels:
         writer.line()
@@ -121,9 +148,16 @@ def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
 class _CppKernel:
     """Writes one function. A value is called ``v7`` inside the innermost loop; outside of it, it lives in ``v7_row`` or ``v7_tile``."""
 
-    def __init__(self, kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[Origin]) -> None:
-        self.kernel, self.buffers, self.origins = kernel, buffers, origins
-        self.parameters = dict(zip(kernel.arguments, parameter_names(kernel.arguments), strict=True))
+    def __init__(
+        self,
+        kernel: Kernel,
+        buffers: Mapping[str, Buffer],
+        origins: Sequence[Origin],
+        parameters: Sequence[str],
+        sizes: Sequence[str],
+    ) -> None:
+        self.kernel, self.buffers, self.origins, self.sizes = kernel, buffers, origins, sizes
+        self.parameters = dict(zip(kernel.arguments, parameters, strict=True))
         self.plan: Plan = plan_kernel(kernel)
         self.writer = Writer()
         self.outer = len(kernel.loops)
@@ -131,8 +165,11 @@ class _CppKernel:
         self.tile = self._tile_width() if self.vertical else 1
         # Iterations that may write to one element run one after the other, so that the answer is always the same.
         self.serial = any(isinstance(line, Store) and line.over for line in kernel.body)
-        self.threads = kernel.numel * kernel.rnumel >= PARALLEL_FROM and not self.serial
-        self.inside = self.threads and bool(kernel.reduction) and not self.vertical and kernel.numel < 16
+        work = kernel.numel * kernel.rnumel
+        self.threads = (isinstance(work, Sym) or work >= PARALLEL_FROM) and not self.serial
+        self.condition = f" if(parallel: {work} >= {PARALLEL_FROM})" if isinstance(work, Sym) else ""
+        self.inside = self.threads and bool(kernel.reduction) and not self.vertical
+        self.inside = self.inside and isinstance(kernel.numel, int) and kernel.numel < 16
         self.said = ""
 
     def line(self, text: str = "", *origins: int) -> None:
@@ -141,7 +178,7 @@ class _CppKernel:
     def function(self) -> Marked:
         kernel, body = self.kernel, self.writer
         self.line(f"// {' + '.join(kernel.steps)}"[:200], kernel.origin)
-        parameters = [self._parameter(name) for name in kernel.arguments]
+        parameters = [*(self._parameter(name) for name in kernel.arguments), *(f"int64_t {name}" for name in self.sizes)]
         self.line(f'extern "C" void {kernel.name}({", ".join(parameters)}) {{', kernel.origin)
         with body.indent():
             if not kernel.reduction:
@@ -162,7 +199,7 @@ class _CppKernel:
     # Loops
 
     @contextmanager
-    def _loop(self, name: str, size: int | str, start: str = "0", step: str = "") -> Iterator[None]:
+    def _loop(self, name: str, size: Size | str, start: str = "0", step: str = "") -> Iterator[None]:
         advance = f"{name} += {step}" if step else f"{name}++"
         self.line(f"for (int64_t {name} = {start}; {name} < {size}; {advance}) {{", self.kernel.origin)
         with self.writer.indent():
@@ -170,7 +207,7 @@ class _CppKernel:
         self.line("}", self.kernel.origin)
 
     @contextmanager
-    def _loops(self, names: Sequence[tuple[str, int]]) -> Iterator[None]:
+    def _loops(self, names: Sequence[tuple[str, Size]]) -> Iterator[None]:
         """Loops around each other; those of one iteration are left out."""
         if not names:
             yield
@@ -186,7 +223,7 @@ class _CppKernel:
 
     def _parallel(self, depth: int) -> None:
         if self.threads and depth:
-            self._pragma("parallel for" + (f" collapse({depth})" if depth > 1 else ""))
+            self._pragma("parallel for" + (f" collapse({depth})" if depth > 1 else "") + self.condition)
 
     def _pointwise(self) -> None:
         sizes = [(f"i{k}", size) for k, size in enumerate(self.kernel.loops) if size != 1]
@@ -202,11 +239,11 @@ class _CppKernel:
             self._tiles(across - 1)
             return
         around, (name, size) = sizes[:-1], sizes[-1]
-        spread = prod(extent for _, extent in around) >= 16
+        spread = prod(hint(extent) for _, extent in around) >= 16
         if spread:
             self._parallel(len(around))
         with self._loops(around):
-            self._pragma("parallel for simd" if self.threads and not spread else "simd")
+            self._pragma(f"parallel for simd{self.condition}" if self.threads and not spread else "simd")
             with self._loop(name, size):
                 self._phases(everything)
 
@@ -249,11 +286,13 @@ class _CppKernel:
                 else:
                     self._body(range(phase.start, phase.stop))
 
-    def _scratch_rows(self, elements: int) -> None:
-        total = sum(elements * ITEM_BYTES[self._dtype(value)] for value in self.plan.scratch)
-        for value in self.plan.scratch:
+    def _scratch_rows(self, elements: Size) -> None:
+        total = sum(hint(elements) * ITEM_BYTES[self._dtype(value)] for value in self.plan.scratch)
+        for place, value in enumerate(self.plan.scratch):
             kind, origin = C_TYPES[self._dtype(value)], self.kernel.body[value].origin
-            if total <= STACK_BYTES:
+            if isinstance(elements, Sym):
+                self.line(f"{kind}* const v{value}_row = ({kind}*)fuselab::row<{place}>({divisor(elements)} * sizeof({kind}));", origin)
+            elif total <= STACK_BYTES:
                 self.line(f"alignas(64) {kind} v{value}_row[{elements}];", origin)
             else:
                 self.line(f"alignas(64) static thread_local {kind} v{value}_store[{elements}];", origin)
@@ -269,9 +308,9 @@ class _CppKernel:
             self._row_body(number, phase, folds, "")
         else:
             around, (name, size) = loops[:-1], loops[-1]
-            chunked = not indexed and size >= 2 * CHUNK
+            chunked = not indexed and _long(size)
             if self.inside and not indexed and (around or chunked):
-                self._pragma("parallel for" + _clauses(folds, ""))
+                self._pragma("parallel for" + _clauses(folds, "") + self.condition)
             with self._loops(around):
                 if chunked:
                     self._chunks(number, phase, folds, name, size)
@@ -283,7 +322,7 @@ class _CppKernel:
         for position, fold in folds.items():
             fold.finish(self.line, f"v{position}", self.kernel.body[position].origin)
 
-    def _chunks(self, number: int, phase: Phase, folds: Mapping[int, Fold], name: str, size: int) -> None:
+    def _chunks(self, number: int, phase: Phase, folds: Mapping[int, Fold], name: str, size: Size) -> None:
         """The innermost reduction loop in chunks, each with partial results of its own: that keeps long sums accurate."""
         with self._loop(f"{name}_start", size, step=str(CHUNK)):
             stop = f"{name}_start + {CHUNK}"
@@ -313,20 +352,22 @@ class _CppKernel:
                     self.line(f"v{position}_row[{at}] = v{position};", line.origin)
 
     def _flat_reduction(self) -> str:
-        terms, stride = [], 1
+        terms: list[tuple[Size, str]] = []
+        stride: Size = 1
         for k in reversed(range(len(self.kernel.reduction))):
-            if self.kernel.reduction[k] > 1:
+            if walked(self.kernel.reduction[k]):
                 terms.append((stride, f"r{k}"))
-            stride *= self.kernel.reduction[k]
+            stride = stride * self.kernel.reduction[k]
         return sum_text(0, terms[::-1])
 
     # Reductions across rows: SIMD along the last parallel loop, in tiles whose running values stay in the first cache
 
     def _tile_width(self) -> int:
         width = 256
-        while width > 16 and self.kernel.numel < 8 * width:
+        last, least = self.kernel.loops[-1], 64 if isinstance(self.kernel.numel, Sym) else 16
+        while width > least and hint(self.kernel.numel) < 8 * width:
             width //= 2
-        return min(width, self.kernel.loops[-1])
+        return width if isinstance(last, Sym) else min(width, last)
 
     def _columns(self) -> None:
         kernel, last = self.kernel, self.outer - 1
@@ -361,9 +402,7 @@ class _CppKernel:
             fold.declare_tile(self.line, f"v{position}", self.tile, origin)
         self._start_tiles({**folds, **running}, "")
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
-        chunked = (
-            bool(folds) and not running and bool(loops) and loops[-1][1] >= 2 * CHUNK and not any(fold.indexed for fold in folds.values())
-        )
+        chunked = bool(folds) and not running and bool(loops) and _long(loops[-1][1]) and not any(fold.indexed for fold in folds.values())
         with self._loops(loops[:-1] if chunked else loops):
             if not chunked:
                 with self._lanes():
@@ -474,7 +513,7 @@ class _CppKernel:
     def _address(self, line: Load | Store | Position) -> str:
         sizes = (*self.kernel.loops, *self.kernel.reduction)
         names = [*(f"i{k}" for k in range(self.outer)), *(f"r{k}" for k in range(len(self.kernel.reduction)))]
-        terms = [(stride, name) for stride, name, size in zip(line.strides, names, sizes, strict=True) if size > 1]
+        terms = [(stride, name) for stride, name, size in zip(line.strides, names, sizes, strict=True) if walked(size)]
         if isinstance(line, Load | Store):
             terms += [(stride, self._value(value)) for value, stride in line.indirect]
         return sum_text(line.offset, terms)
@@ -513,6 +552,11 @@ class _CppKernel:
         if line.dtype == "bool":
             return value if dtype == "bool" else f"{value} != 0"
         return value if C_TYPES[dtype] == C_TYPES[line.dtype] else f"({C_TYPES[line.dtype]}){value}"
+
+
+def _long(size: Size) -> bool:
+    """Whether sums along a loop of that size are made of partial sums."""
+    return isinstance(size, Sym) or size >= 2 * CHUNK
 
 
 def _clauses(folds: Mapping[int, Fold], suffix: str) -> str:

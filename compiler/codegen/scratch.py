@@ -91,7 +91,7 @@ def _unread(kernel: Kernel) -> frozenset[int]:
 
 def _vertical(kernel: Kernel) -> bool:
     """Whether neighbours in memory lie along the last parallel loop rather than along the last reduction loop."""
-    if not kernel.reduction or not kernel.loops or kernel.loops[-1] < 8:
+    if not kernel.reduction or not kernel.loops or (isinstance(kernel.loops[-1], int) and kernel.loops[-1] < 8):
         return False
     across = along = 0
     for phase in kernel.phases:

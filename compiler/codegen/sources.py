@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compiler.codegen.writer import Marks
+from compiler.sizes import Size
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,7 @@ class KernelSource:
     """A generated kernel. ``text`` is a whole Triton module, or one C++ function; ``marks`` has the origins of each of its lines.
 
     ``arguments`` names the buffers in the order of the launch, ``parameters`` what the text calls them, ``dtypes`` their torch dtypes.
+    ``sizes``: what the text calls the open sizes that follow the buffers, and what each of them is; ``wide``: they need 64 bits.
     For Triton: ``grid`` programs, ``constants`` are the tl.constexpr parameters, and the function starts at line ``definition`` (from 0).
     """
 
@@ -24,12 +26,14 @@ class KernelSource:
     parameters: tuple[str, ...]
     dtypes: tuple[str, ...]
     origin: int
-    grid: int = 1
+    grid: Size = 1
     constants: tuple[tuple[str, int], ...] = ()
     warps: int = 4
     stages: int = 1
     definition: int = 0
     threads: int = 1
+    sizes: tuple[tuple[str, Size], ...] = ()
+    wide: bool = False
 
     @property
     def empty(self) -> bool:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, isnan
 
 from compiler.codegen.reductions import END, HELPER_NAMES, STEP, reduction_helpers
 from compiler.codegen.sources import KernelSource
-from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text, transposed_loops
+from compiler.codegen.space import Index, flat_terms, merge_loops, sum_text, transposed_loops, with_named_sizes
 from compiler.codegen.templates import HALVES, bare, dtype_class, expression, readers, template_text
 from compiler.codegen.writer import Writer
 from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Number, Phase, Position, Reduce, Scan, Store
 from compiler.ops import REDUCTIONS, SCANS, TRITON_TYPES, triton_prelude
+from compiler.sizes import Size, Sym, divisor, found, hint, proved, unnamed
 from compiler.target import Target
 from compiler.trace import Origin
 
@@ -50,12 +51,19 @@ def triton_helpers(code: str) -> list[str]:
     return [*(text.strip() for text in reduction_helpers(code)), *([called] if called else [])]
 
 
-def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
+def parameter_names(arguments: Sequence[str], taken: Collection[str] = ()) -> tuple[str, ...]:
     """What the kernel calls its buffers: their own names where Python and the rest of the kernel allow it."""
     names: list[str] = []
     for argument in arguments:
         name = re.sub(r"\W", "_", argument)
-        while _RESERVED.fullmatch(name) or name in HELPER_NAMES or keyword.iskeyword(name) or name[:1].isdigit() or name in names:
+        while (
+            _RESERVED.fullmatch(name)
+            or name in HELPER_NAMES
+            or keyword.iskeyword(name)
+            or name[:1].isdigit()
+            or name in names
+            or name in taken
+        ):
             name = f"ptr_{name}"
         names.append(name)
     return tuple(names)
@@ -63,13 +71,32 @@ def parameter_names(arguments: Sequence[str]) -> tuple[str, ...]:
 
 def triton_source(kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin] = ()) -> KernelSource:
     """The kernel as Triton text with the facts of its launch."""
-    merged = merge_loops(kernel)
+    parameters = parameter_names(kernel.arguments, {name for size in found(kernel) for name in size.symbols()})
+    merged, sizes = with_named_sizes(merge_loops(kernel), parameters)
     across = transposed_loops(merged)
     if across:
         tiling = replace(merged.tiling, block=TILE, reduction_block=TILE, warps=max(1, 256 // target.warp))
         phases = tuple(replace(phase, reduced=True) for phase in merged.phases)
         merged = replace(merged, loops=merged.loops[:across], reduction=merged.loops[across:], phases=phases, tiling=tiling)
-    return _TritonKernel(merged, buffers, target, origins, tiled=across > 0).source()
+    return _TritonKernel(merged, buffers, target, origins, parameters, sizes, tiled=across > 0).source()
+
+
+def blocks(size: Size, block: int) -> Size:
+    """How many blocks cover that many elements."""
+    return (size + (block - 1)) // block
+
+
+def needs_64_bits(counts: Sequence[Size]) -> bool:
+    """Whether one of the counts does not fit into 32 bits. Where all open ones do at present, guards see to it that they do."""
+    if any(hint(count) >= _WIDE for count in counts):
+        return True
+    known: list[Size] = []
+    for count in sorted((unnamed(count) for count in counts if isinstance(count, Sym)), key=hint, reverse=True):
+        if not any(proved(larger - count + 1) for larger in known):
+            known.append(count)
+            if count >= _WIDE:
+                return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +117,19 @@ class _TritonKernel:
     """``tiled``: a pointwise kernel on tiles of two axes; what is the reduction space elsewhere is its second axis, called y."""
 
     def __init__(
-        self, kernel: Kernel, buffers: Mapping[str, Buffer], target: Target, origins: Sequence[Origin], tiled: bool = False
+        self,
+        kernel: Kernel,
+        buffers: Mapping[str, Buffer],
+        target: Target,
+        origins: Sequence[Origin],
+        parameters: Sequence[str],
+        sizes: tuple[tuple[str, Size], ...],
+        tiled: bool = False,
     ) -> None:
-        self.kernel, self.target, self.origins, self.tiled = kernel, target, origins, tiled
+        self.kernel, self.target, self.origins, self.sizes, self.tiled = kernel, target, origins, sizes, tiled
         self.second, self.second_prefix = ("y", "j") if tiled else ("r", "r")
         self.buffers = {name: buffers[name] for name in kernel.arguments}
-        self.parameters = dict(zip(kernel.arguments, parameter_names(kernel.arguments), strict=True))
+        self.parameters = dict(zip(kernel.arguments, parameters, strict=True))
         self.writer = Writer()
         self.readers = readers(kernel)
         self.text: dict[int, str] = {}
@@ -108,10 +142,10 @@ class _TritonKernel:
         self.block = 1 if self.scalar else tiling.block
         self.row = tiling.reduction_block
         self.flat = self.scalar or (self.reduces and self.block == 1)  # x is no vector
-        self.looped = self.reduces and kernel.rnumel > self.row and not tiled
-        self.tiles = -(-kernel.rnumel // self.row) if tiled else 1
-        widest = max((buffer.extent for buffer in self.buffers.values()), default=0)
-        self.wide = max(widest, kernel.numel * kernel.rnumel + self.block * max(1, self.row)) >= _WIDE
+        self.looped = self.reduces and (isinstance(kernel.rnumel, Sym) or kernel.rnumel > self.row) and not tiled
+        self.tiles = blocks(kernel.rnumel, self.row) if tiled else 1
+        extents = [buffer.extent for buffer in self.buffers.values()]
+        self.wide = needs_64_bits([*extents, kernel.numel * kernel.rnumel + self.block * max(1, self.row)])
         self.x_masked = not self.flat and kernel.numel % self.block != 0
         self.r_masked = self.reduces and (kernel.rnumel % self.row != 0 or kernel.rnumel == 0)
 
@@ -132,8 +166,11 @@ class _TritonKernel:
         head.line("\n")
         definition = head.position
         constants = self._constants()
-        parameters = [*self.parameters.values(), *(f"{name}: tl.constexpr" for name, _ in constants)]
-        head.line("@triton.jit", kernel.origin)
+        names = [name for name, _ in self.sizes]
+        parameters = [*self.parameters.values(), *names, *(f"{name}: tl.constexpr" for name, _ in constants)]
+        # One binary for all sizes, whatever they are divisible by.
+        fixed = f"(do_not_specialize=[{', '.join(map(repr, names))}])" if names else ""
+        head.line(f"@triton.jit{fixed}", kernel.origin)
         head.line(f"def {kernel.name}({', '.join(parameters)}):", kernel.origin)
         head.append(body)
         done = head.finish()
@@ -146,7 +183,9 @@ class _TritonKernel:
             parameters=tuple(self.parameters.values()),
             dtypes=tuple(self.buffers[name].dtype for name in kernel.arguments),
             origin=kernel.origin,
-            grid=-(-kernel.numel // self.block) * self.tiles,
+            grid=unnamed(blocks(kernel.numel, self.block) * self.tiles),
+            sizes=self.sizes,
+            wide=self.wide,
             constants=constants,
             warps=kernel.tiling.warps,
             stages=kernel.tiling.stages,
@@ -160,11 +199,13 @@ class _TritonKernel:
 
     def _prologue(self) -> None:
         origin, wide = self.kernel.origin, ".to(tl.int64)" if self.wide else ""
+        for name, _ in self.sizes if self.wide else ():
+            self.line(f"{name} = {name}.to(tl.int64)", origin)
         two = self.reduces and not self.flat
         if self.tiled:
             self.line("# Tiles of two axes, because some tensors run along the one and some along the other.", origin)
-            self.line(f"x = tl.program_id(0){wide} // {self.tiles} * BLOCK + tl.arange(0, BLOCK)[:, None]", origin)
-            self.line(f"y = tl.program_id(0){wide} % {self.tiles} * ROW + tl.arange(0, ROW)[None, :]", origin)
+            self.line(f"x = tl.program_id(0){wide} // {divisor(self.tiles)} * BLOCK + tl.arange(0, BLOCK)[:, None]", origin)
+            self.line(f"y = tl.program_id(0){wide} % {divisor(self.tiles)} * ROW + tl.arange(0, ROW)[None, :]", origin)
             if self.x_masked:
                 self.line(f"x_mask = x < {self.kernel.numel}", origin)
             if self.r_masked:
@@ -249,7 +290,9 @@ class _TritonKernel:
         r_terms = flat_terms(self.second, self.second_prefix, self.kernel.reduction, line.strides[outer:])
         for _, index in (*x_terms, *r_terms):
             self._define(index)
-        terms = [(stride, index.name) for stride, index in (*x_terms, *r_terms)]
+        # A position may be larger than any buffer.
+        wide = ".to(tl.int64)" if isinstance(line, Position) and any(isinstance(size, Sym) for size in (line.offset, *line.strides)) else ""
+        terms = [(stride, index.name + wide) for stride, index in (*x_terms, *r_terms)]
         shape = _Shape(bool(x_terms) and not self.flat, bool(r_terms))
         if isinstance(line, Load | Store):
             for value, stride in line.indirect:
@@ -310,6 +353,9 @@ class _TritonKernel:
         self.line(f"v{position} = {text}", line.origin)
 
     def _constant(self, position: int, line: Constant) -> None:
+        if isinstance(line.value, Sym):
+            self._assign(position, f"tl.full((), {line.value}, tl.int64)", _Shape(), line)
+            return
         literal = triton_number(line.value, line.dtype)
         self.shapes[position] = _Shape()
         if all(self._takes_literal(position, self.kernel.body[reader]) for reader in self.readers[position]):

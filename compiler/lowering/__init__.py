@@ -10,11 +10,12 @@ import torch
 from torch.fx import GraphModule, Node
 
 from compiler.errors import CompileError, Unsupported
-from compiler.ir import Number, Ref, Symbol
+from compiler.ir import Graph, OpenNumber, Ref, Symbol
 from compiler.lowering import create, index, pointwise, pooling, reduction, scan, scatter, search
-from compiler.lowering.graph import RULES, Lowered, Lowering, Result, overload_name
+from compiler.lowering.graph import RULES, Lowered, Lowering, Result, TracedSizes, overload_name
 from compiler.lowering.libraries import library_for
 from compiler.lowering.pointwise import lower_pointwise
+from compiler.sizes import Binding, Sym, found
 from compiler.target import Target
 from compiler.trace import Origin
 
@@ -27,22 +28,34 @@ WHOLE = frozenset(RULES) | {
 """Overloads that capture must not decompose: lowering has a rule for them, or a library takes them whole."""
 
 
-def lower(gm: GraphModule, origins: Mapping[str, Origin], target: Target, *, retarget: bool) -> Lowered:
+def lower(gm: GraphModule, origins: Mapping[str, Origin], target: Target, *, retarget: bool, sizes: TracedSizes | None = None) -> Lowered:
     """The loop IR of an ATen graph whose nodes carry fake tensors in ``meta["val"]``.
 
     ``origins`` gives the origin of a node by name. ``retarget``: the tensors live on the CPU but stand for ones on the GPU ``target``.
+    ``sizes``: what its open sizes are, if it has any; one that no input has becomes a constant, with a guard.
 
     Raises CompileError where a node can be neither a nest nor an extern call.
     """
-    lowering = Lowering(target, retarget)
+    while True:
+        lowered = lower_once(gm, origins, target, retarget, sizes)
+        known = {binding.symbol for binding in lowered.graph.symbols}
+        unknown = sorted({name for size in found(lowered.graph) for name in size.symbols()} - known)
+        if sizes is None or not unknown:
+            return lowered
+        for name in unknown:
+            sizes.specialise(name)
+
+
+def lower_once(gm: GraphModule, origins: Mapping[str, Origin], target: Target, retarget: bool, sizes: TracedSizes | None) -> Lowered:
+    lowering = Lowering(target, retarget, sizes=sizes)
     inputs: list[str | None] = []
-    outputs: tuple[Ref | Number | None, ...] = ()
+    outputs: tuple[Ref | Symbol | OpenNumber | None, ...] = ()
     for node in gm.graph.nodes:
         lowering.origin = len(lowering.origins)
         lowering.origins.append(origins.get(node.name, Origin(nodes=(node.name,))))
         match node.op:
             case "placeholder":
-                inputs.append(_placeholder(lowering, node))
+                inputs.append(_placeholder(lowering, node, len(inputs)))
             case "get_attr":
                 _attribute(lowering, gm, node)
             case "output":
@@ -52,16 +65,41 @@ def lower(gm: GraphModule, origins: Mapping[str, Origin], target: Target, *, ret
     return Lowered(lowering.graph(inputs, outputs), lowering.constants, tuple(lowering.decisions))
 
 
-def _placeholder(lowering: Lowering, node: Node) -> str | None:
+def _placeholder(lowering: Lowering, node: Node, place: int) -> str | None:
     value = node.meta.get("val")
     if isinstance(value, torch.Tensor):
         buffer = lowering.buffer(node.name, value)
         lowering.results[node] = lowering.own(buffer, value)
+        for axis, size in enumerate(buffer.shape):
+            _bind(lowering, size, place, axis)
         return buffer.name
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        raise CompileError("loops", f"the size {value} is symbolic", hint="compile with dynamic=False")
-    lowering.results[node] = value
+    number = lowering.results[node] = symbolic(lowering, value)
+    _bind(lowering, number, place, None)
     return None
+
+
+def _bind(lowering: Lowering, size: object, place: int, axis: int | None) -> None:
+    """Remember what an input says of a symbol, if it says all of it."""
+    if not isinstance(size, Sym):
+        return
+    linear = [(monomial[0], times) for monomial, times in size.terms if len(monomial) == 1]
+    plus = next((times for monomial, times in size.terms if not monomial), 0)
+    if len(linear) + bool(plus) != len(size.terms) or len(linear) != 1 or linear[0][0].op:
+        return
+    (atom, times), before = linear[0], next((one for one in lowering.symbols if one.symbol == linear[0][0].name), None)
+    if before is None or (before.axis is not None and axis is None and (times, plus) == (1, 0)):
+        lowering.symbols[:] = [*(one for one in lowering.symbols if one is not before), Binding(atom.name, place, axis, times, plus)]
+
+
+def symbolic(lowering: Lowering, value: object) -> Result:
+    """A number of the graph: open ones by their symbols, truths by a guard."""
+    if isinstance(value, torch.SymInt):
+        return lowering.size(value)
+    if isinstance(value, torch.SymFloat):
+        if lowering.sizes is None:
+            raise CompileError("loops", f"the number {value} is symbolic", hint="compile with dynamic=False")
+        return Symbol(lowering.sizes.python(value))
+    return bool(value) if isinstance(value, torch.SymBool) else cast(Result, value)
 
 
 def _attribute(lowering: Lowering, gm: GraphModule, node: Node) -> None:
@@ -81,6 +119,8 @@ def _call(lowering: Lowering, node: Node) -> Result:
     if node.target is operator.getitem:
         return _item(lowering, node)
     value = node.meta.get("val")
+    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | bool | int | float):
+        return symbolic(lowering, value)
     known = lowering.view(value)
     if known is not None:
         return known
@@ -115,13 +155,13 @@ def _item(lowering: Lowering, node: Node) -> Result:
     return whole[cast(int, node.args[1])]
 
 
-def _output(lowering: Lowering, item: object) -> Ref | Number | None:
+def _output(lowering: Lowering, item: object) -> Ref | Symbol | OpenNumber | None:
     if isinstance(item, Node):
         result = lowering.results[item]
-        if isinstance(result, tuple | Symbol):
+        if isinstance(result, tuple) or (isinstance(result, Symbol) and result.text in lowering.constants):
             raise CompileError("loops", "a result of the graph is neither a tensor nor a number")
         return result
-    return cast("Number | None", item)
+    return cast("OpenNumber | None", item)
 
 
 def _flat(results: object) -> Sequence[object]:

@@ -9,6 +9,7 @@ from compiler.ir import Extern, Ref, Symbol, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
 from compiler.lowering.nests import NestBuilder, row_major
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Sym
 
 
 @lowers("aten.full.default", "aten.full_like.default", "aten.new_full.default")
@@ -65,7 +66,7 @@ def lower_iota(lowering: Lowering, node: Node) -> Ref:
 def arithmetic_sequence(lowering: Lowering, node: Node, start: object, step: object) -> Ref:
     first, by = lowering.number(start), lowering.number(step)
     builder = lowering.builder(lowering.meta(node).shape)
-    if isinstance(first, int) and isinstance(by, int):
+    if isinstance(first, int | Sym) and isinstance(by, int | Sym):
         return lowering.finish(node, builder, builder.position([by], first))
     step_index = builder.cast(builder.position([1]), "float64")
     scaled = builder.apply("mul", step_index, builder.constant(by, "float64"), dtype="float64")

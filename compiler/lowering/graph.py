@@ -6,19 +6,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, cast
 
 import torch
 from torch.fx import Node
 
 from compiler.errors import CompileError, Unsupported
-from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, Number, Ref, Step, Symbol, Value
-from compiler.lowering.nests import NestBuilder
+from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, OpenNumber, Ref, Step, Symbol, Value
+from compiler.lowering.nests import NestBuilder, row_major
 from compiler.lowering.split import split_reduction
+from compiler.sizes import Binding, Size, Sym
 from compiler.target import Target
 from compiler.trace import Decision, Origin, Scalar
 
-Result = Ref | Symbol | Number | None | tuple["Result", ...]
+Result = Ref | Symbol | OpenNumber | None | tuple["Result", ...]
 Rule = Callable[["Lowering", Node], Result]
 RULES: dict[str, Rule] = {}
 RESERVED = {"torch", "triton", "tl", "libdevice", "math", "call", "args", "kernels", "constants", "main"}
@@ -46,6 +47,16 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
+class TracedSizes(Protocol):
+    """The open sizes of the graph that is being lowered; ``compiler.observe.open_sizes`` has them."""
+
+    def size(self, value: object) -> Size: ...
+
+    def python(self, value: object) -> str: ...
+
+    def specialise(self, name: str) -> None: ...
+
+
 @dataclass(slots=True)
 class Lowering:
     """The state of lowering one graph. ``results`` maps FX nodes to views of buffers, numbers, or tuples of them."""
@@ -59,8 +70,10 @@ class Lowering:
     decisions: list[Decision] = field(default_factory=list)
     origins: list[Origin] = field(default_factory=list)
     origin: int = 0
-    storages: dict[int, tuple[str, int]] = field(default_factory=dict)
-    filled: dict[str, Number] = field(default_factory=dict)
+    storages: dict[int, tuple[str, Size]] = field(default_factory=dict)
+    filled: dict[str, OpenNumber] = field(default_factory=dict)
+    sizes: TracedSizes | None = None
+    symbols: list[Binding] = field(default_factory=list)
 
     # -- buffers and views
 
@@ -72,18 +85,37 @@ class Lowering:
             name = next(f"{name}_{k}" for k in range(1, len(self.buffers) + 2) if f"{name}_{k}" not in self.buffers)
         return name
 
+    def size(self, value: object) -> Size:
+        """A size of PyTorch's as one of ours."""
+        if isinstance(value, Sym):
+            return value
+        if isinstance(value, torch.SymInt) and self.sizes is not None:
+            return self.sizes.size(value)
+        if isinstance(value, torch.SymInt):
+            raise CompileError("loops", f"the size {value} is symbolic", hint="compile with dynamic=False")
+        return int(cast(int, value))
+
+    def shape(self, meta: torch.Tensor) -> tuple[Size, ...]:
+        return tuple(map(self.size, meta.shape))
+
+    def strides(self, meta: torch.Tensor) -> tuple[Size, ...]:
+        return tuple(map(self.size, meta.stride()))
+
+    def offset(self, meta: torch.Tensor) -> Size:
+        return self.size(meta.storage_offset())
+
     def buffer(self, name: str, meta: torch.Tensor) -> Buffer:
         """A new buffer laid out as eager lays out ``meta``."""
-        return self.new_buffer(name, dtype_name(meta.dtype), tuple(meta.shape), tuple(meta.stride()), self.device(meta))
+        return self.new_buffer(name, dtype_name(meta.dtype), self.shape(meta), self.strides(meta), self.device(meta))
 
-    def new_buffer(self, name: str, dtype: str, shape: Sequence[int], strides: Sequence[int], device: str) -> Buffer:
-        made = Buffer(self.fresh_name(name), dtype, tuple(map(int, shape)), tuple(map(int, strides)), device)
+    def new_buffer(self, name: str, dtype: str, shape: Sequence[Size], strides: Sequence[Size], device: str) -> Buffer:
+        made = Buffer(self.fresh_name(name), dtype, tuple(map(self.size, shape)), tuple(map(self.size, strides)), device)
         self.buffers[made.name] = made
         return made
 
     def own(self, buffer: Buffer, meta: torch.Tensor) -> Ref:
         """Remember that ``meta``'s storage is this buffer, so that later views of it are found; the view of the whole buffer."""
-        self.storages[meta.untyped_storage()._cdata] = buffer.name, int(meta.storage_offset())
+        self.storages[meta.untyped_storage()._cdata] = buffer.name, self.offset(meta)
         return self.whole(buffer)
 
     def whole(self, buffer: Buffer) -> Ref:
@@ -96,7 +128,7 @@ class Lowering:
         known = self.storages.get(meta.untyped_storage()._cdata)
         if known is None or self.buffers[known[0]].dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
             return None
-        return Ref(known[0], tuple(meta.shape), tuple(meta.stride()), int(meta.storage_offset()) - known[1])
+        return Ref(known[0], self.shape(meta), self.strides(meta), self.offset(meta) - known[1])
 
     # -- trying a rule
 
@@ -136,17 +168,20 @@ class Lowering:
     def dtype(self, ref: Ref) -> str:
         return self.buffers[ref.buffer].dtype
 
-    def number(self, argument: object) -> Number:
+    def number(self, argument: object) -> OpenNumber:
         if isinstance(argument, Node):
             argument = self.results.get(argument)
-        if isinstance(argument, bool | int | float):
+        if isinstance(argument, bool | int | float | Sym):
             return argument
-        if isinstance(argument, torch.SymInt | torch.SymFloat | torch.SymBool):
-            raise Unsupported("loops", "a size is not known while compiling")
         raise Unsupported("loops", f"a number is needed, not {argument!r}")
 
-    def builder(self, loops: Sequence[int], reduction: Sequence[int] = ()) -> NestBuilder:
-        return NestBuilder(tuple(map(int, loops)), tuple(map(int, reduction)), self.origin, self.filled)
+    def whole_number(self, argument: object) -> Size:
+        """A size, or a number that is used as one."""
+        number = self.number(argument)
+        return number if isinstance(number, Sym) else int(number)
+
+    def builder(self, loops: Sequence[Size], reduction: Sequence[Size] = ()) -> NestBuilder:
+        return NestBuilder(tuple(map(self.size, loops)), tuple(map(self.size, reduction)), self.origin, self.filled)
 
     def finish(self, node: Node, builder: NestBuilder, value: Value) -> Ref:
         """Store ``value`` as the node's result, laid out and typed as eager's."""
@@ -177,9 +212,10 @@ class Lowering:
         self.steps += [partial, final]
         self.decisions.append(decision)
 
-    def temporary(self, name: str, dtype: str, shape: Sequence[int]) -> Buffer:
+    def temporary(self, name: str, dtype: str, shape: Sequence[Size]) -> Buffer:
         """A contiguous buffer for a value that the ATen graph has no node for."""
-        strides = torch.empty(tuple(shape), device="meta").stride()
+        is_open = any(isinstance(size, Sym) for size in shape)
+        strides = row_major(shape) if is_open else torch.empty(cast("tuple[int, ...]", tuple(shape)), device="meta").stride()
         return self.new_buffer(name, dtype, shape, strides, "cuda" if self.target.is_gpu else "cpu")
 
     # -- extern calls
@@ -198,8 +234,10 @@ class Lowering:
                 return tuple(self.argument(item) for item in value)
             case slice():
                 return Symbol(repr(value))
-            case bool() | int() | float() | str() | None:
+            case bool() | int() | float() | str() | None | Sym():
                 return value
+            case torch.SymInt():
+                return self.size(value)
             case complex():
                 return Symbol(repr(value))
             case _:
@@ -235,7 +273,7 @@ class Lowering:
         self.decisions.append(decision)
         return results[0] if single else tuple(results)
 
-    def graph(self, inputs: Sequence[str | None], outputs: Sequence[Ref | Number | None]) -> Graph:
+    def graph(self, inputs: Sequence[str | None], outputs: Sequence[Ref | Symbol | OpenNumber | None]) -> Graph:
         """The finished graph, without nests whose results nobody reads."""
         used = {output.buffer for output in outputs if isinstance(output, Ref)}
         kept: list[Step] = []
@@ -248,7 +286,9 @@ class Lowering:
                 continue
             kept.append(step)
         tensors = tuple(name for name, value in self.constants.items() if isinstance(value, torch.Tensor))
-        return Graph(self.buffers, tuple(inputs), tensors, tuple(kept[::-1]), tuple(outputs), tuple(self.origins))
+        steps = tuple(kept[::-1])
+        symbols = tuple(self.symbols)
+        return Graph(self.buffers, tuple(inputs), tensors, steps, tuple(outputs), tuple(self.origins), symbols)
 
 
 def copying(target: object) -> str:

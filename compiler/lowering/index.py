@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-import torch
 from torch.fx import Node
 
 from compiler.errors import Unsupported
-from compiler.ir import Number, Ref, Value
+from compiler.ir import Ref, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
-from compiler.lowering.nests import NestBuilder
+from compiler.lowering.nests import NestBuilder, repeats
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Size, Sym, is_one, same
 
 
 def wrapped(axis: object, rank: int) -> int:
@@ -31,7 +31,7 @@ def lower_cat(lowering: Lowering, node: Node) -> Ref:
     parts = [part for part in parts if part.shape != (0,)] or parts[:1]
     axis = wrapped(arguments["dim"], len(meta.shape))
     buffer = lowering.output(node.name, meta)
-    start = 0
+    start: Size = 0
     for position, part in enumerate(parts):
         builder = lowering.builder(part.shape)
         builder.store(buffer, builder.load(part, lowering.dtype(part)), offset=start * buffer.strides[axis])
@@ -45,22 +45,28 @@ def lower_pad(lowering: Lowering, node: Node) -> Ref:
     """Elements outside the source are the fill value; negative padding crops."""
     arguments = bound_arguments(node)
     source, meta = lowering.ref(node.args[0]), lowering.meta(node)
-    pads = [int(lowering.number(item)) for item in cast(Sequence[object], arguments["pad"])]
+    pads = [lowering.whole_number(item) for item in cast(Sequence[object], arguments["pad"])]
     builder = lowering.builder(meta.shape)
     offset, mask = source.offset, None
     for axis, size in enumerate(source.shape):
         pair = 2 * (len(source.shape) - 1 - axis)
         before, after = (pads[pair], pads[pair + 1]) if pair + 1 < len(pads) else (0, 0)
         offset -= before * source.strides[axis]
-        if before > 0 or after > 0:
+        if may_be_positive(before) or may_be_positive(after):
             inside = builder.within(builder.loop(axis), before, before + size)
             mask = inside if mask is None else builder.apply("logical_and", mask, inside, dtype="bool")
     fill = arguments.get("value")
-    other: Number = 0 if fill is None else lowering.number(fill)
+    other = 0 if fill is None else lowering.number(fill)
+    if isinstance(other, Sym):
+        raise Unsupported("loops", "what is padded with is a size that is left open")
     if lowering.dtype(source) == "bool":
         other = bool(other)
     value = builder.load_at(source, lowering.dtype(source), offset, source.strides, mask=mask, other=other)
     return lowering.finish(node, builder, value)
+
+
+def may_be_positive(size: Size) -> bool:
+    return isinstance(size, Sym) or size > 0
 
 
 @lowers("aten.slice_scatter.default")
@@ -69,7 +75,7 @@ def lower_slice_scatter(lowering: Lowering, node: Node) -> Ref:
     base, source = lowering.ref(node.args[0]), lowering.ref(node.args[1])
     axis = wrapped(arguments["dim"], len(base.shape))
     size = base.shape[axis]
-    start = 0 if arguments["start"] is None else int(lowering.number(arguments["start"]))
+    start = 0 if arguments["start"] is None else lowering.whole_number(arguments["start"])
     start = max(0, start + size) if start < 0 else min(start, size)
     if arguments["step"] != 1:
         raise Unsupported("loops", "a slice with a step is written")
@@ -82,13 +88,14 @@ def lower_select_scatter(lowering: Lowering, node: Node) -> Ref:
     arguments = bound_arguments(node)
     base, source = lowering.ref(node.args[0]), lowering.ref(node.args[1])
     axis = wrapped(arguments["dim"], len(base.shape))
-    place = int(lowering.number(arguments["index"])) % base.shape[axis]
+    place = lowering.whole_number(arguments["index"])
+    place = place + base.shape[axis] if place < 0 else place
     shape = (*source.shape[:axis], 1, *source.shape[axis:])
     strides = (*source.strides[:axis], 0, *source.strides[axis:])
     return overlaid(lowering, node, base, Ref(source.buffer, shape, strides, source.offset), axis, place, place + 1)
 
 
-def overlaid(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: int, stop: int) -> Ref:
+def overlaid(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: Size, stop: Size) -> Ref:
     """``base`` with ``source`` in its place along ``axis`` from ``start`` to ``stop``."""
     builder = lowering.builder(base.shape)
     inside = builder.within(builder.loop(axis), start, stop)
@@ -113,11 +120,11 @@ def lower_flip(lowering: Lowering, node: Node) -> Ref:
 def lower_repeat(lowering: Lowering, node: Node) -> Ref:
     """Each axis becomes two loops: the copy and the element within it."""
     source, meta = lowering.ref(node.args[0]), lowering.meta(node)
-    repeats = [int(lowering.number(item)) for item in cast(Sequence[object], node.args[1])]
-    missing = len(repeats) - len(source.shape)
+    times = [lowering.whole_number(item) for item in cast(Sequence[object], node.args[1])]
+    missing = len(times) - len(source.shape)
     sizes, strides = (1,) * missing + source.shape, (0,) * missing + source.strides
     buffer = lowering.output(node.name, meta)
-    loops = [item for pair in zip(repeats, sizes, strict=True) for item in pair]
+    loops = [item for pair in zip(times, sizes, strict=True) for item in pair]
     builder = lowering.builder(loops)
     read = [item for stride in strides for item in (0, stride)]
     write = [item for axis, size in enumerate(sizes) for item in (buffer.strides[axis] * size, buffer.strides[axis])]
@@ -130,7 +137,7 @@ def lower_repeat(lowering: Lowering, node: Node) -> Ref:
 
 
 def place(
-    lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[int], size: int, *, wraps: bool = False, checked: bool = True
+    lowering: Lowering, builder: NestBuilder, index: Ref, strides: Sequence[Size], size: Size, *, wraps: bool = False, checked: bool = True
 ) -> Value:
     """The int64 index at the loops' point; negative ones count from the end where the op says so, and none may be out of range."""
     if not size and 0 not in builder.loops:
@@ -185,9 +192,9 @@ def lower_embedding(lowering: Lowering, node: Node) -> Ref:
 class Gathered:
     """Elements chosen by integer tensors: the shape that they have, and for each its address as strides over that shape and terms."""
 
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    indirect: tuple[tuple[Value, int], ...]
+    shape: tuple[Size, ...]
+    strides: tuple[Size, ...]
+    indirect: tuple[tuple[Value, Size], ...]
 
 
 def index_refs(lowering: Lowering, listed: Sequence[Node | None]) -> dict[int, Ref]:
@@ -201,25 +208,38 @@ def index_refs(lowering: Lowering, listed: Sequence[Node | None]) -> dict[int, R
     return indices
 
 
-def chosen_shape(source: Ref, indices: Mapping[int, Ref]) -> tuple[tuple[int, ...], int, int]:
+def chosen_shape(source: Ref, indices: Mapping[int, Ref]) -> tuple[tuple[Size, ...], int, int]:
     """The shape of what the indices choose, and where in it the axes of the indices start and how many they are.
 
     The indices are broadcast together; their axes stand where the first stood if they are neighbours, else in front.
     """
     axes = sorted(indices)
-    index_shape = tuple(torch.broadcast_shapes(*(index.shape for index in indices.values())))
+    index_shape = broadcast_shape([index.shape for index in indices.values()])
     start = axes[0] if axes[-1] - axes[0] + 1 == len(axes) else 0
     kept = [size for axis, size in enumerate(source.shape) if axis not in indices]
     return (*kept[:start], *index_shape, *kept[start:]), start, len(index_shape)
 
 
+def broadcast_shape(shapes: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The shape to which all of these are expanded."""
+    rank = max(len(shape) for shape in shapes)
+    result: list[Size] = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if not is_one(size) and (is_one(result[axis]) or same(result[axis], 1)):
+                result[axis] = size
+    return tuple(result)
+
+
 def gathered(lowering: Lowering, builder: NestBuilder, source: Ref, indices: Mapping[int, Ref], checked: bool) -> Gathered:
     """Where the chosen elements of ``source`` lie; the builder's loops are their shape."""
     shape, start, rank = chosen_shape(source, indices)
-    terms: list[tuple[Value, int]] = []
+    terms: list[tuple[Value, Size]] = []
     for axis, index in sorted(indices.items()):
-        own = (0,) * (rank - len(index.shape)) + tuple(
-            0 if size == 1 else stride for size, stride in zip(index.shape, index.strides, strict=True)
+        missing = rank - len(index.shape)
+        walked = shape[start + missing : start + rank]
+        own = (0,) * missing + tuple(
+            0 if repeats(size, loop) else stride for size, stride, loop in zip(index.shape, index.strides, walked, strict=True)
         )
         strides = (0,) * start + own + (0,) * (len(shape) - start - rank)
         terms.append((place(lowering, builder, index, strides, source.shape[axis], wraps=True, checked=checked), source.strides[axis]))
@@ -242,7 +262,7 @@ def lower_index(lowering: Lowering, node: Node) -> Ref:
 def lower_triangle(lowering: Lowering, node: Node) -> Ref:
     """Elements on the wrong side of the diagonal are zero."""
     source = lowering.ref(node.args[0])
-    diagonal = int(lowering.number(bound_arguments(node)["diagonal"]))
+    diagonal = lowering.whole_number(bound_arguments(node)["diagonal"])
     builder = lowering.builder(source.shape)
     ahead = builder.position([*(0 for _ in source.shape[:-2]), -1, 1])
     op = "le" if "tril" in overload_name(node.target) else "ge"

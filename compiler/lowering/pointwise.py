@@ -5,17 +5,19 @@ layout only.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch.fx import Node
 
 from compiler.errors import Unsupported
-from compiler.ir import Number, Ref, Value
+from compiler.ir import OpenNumber, Ref, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
 from compiler.lowering.nests import FLOATS, HALF, NestBuilder
 from compiler.ops import ATEN, Row
+from compiler.sizes import Sym
 
-Operand = Ref | Number
+Operand = Ref | OpenNumber
 
 
 def bound_arguments(node: Node) -> dict[str, object]:
@@ -63,7 +65,7 @@ def operand(lowering: Lowering, argument: object) -> Operand:
     return lowering.number(argument)
 
 
-def load(lowering: Lowering, builder: NestBuilder, item: Operand) -> Value | Number:
+def load(lowering: Lowering, builder: NestBuilder, item: Operand) -> Value | OpenNumber:
     return builder.load(item, lowering.dtype(item)) if isinstance(item, Ref) else item
 
 
@@ -76,7 +78,10 @@ def promoted(lowering: Lowering, operands: Sequence[Operand]) -> str:
         if isinstance(item, Ref):
             rank, dtype = (0 if item.shape else 1), getattr(torch, lowering.dtype(item))
         else:
-            rank, dtype = 2, torch.bool if isinstance(item, bool) else torch.int64 if isinstance(item, int) else torch.get_default_dtype()
+            rank, dtype = (
+                2,
+                torch.bool if isinstance(item, bool) else torch.int64 if isinstance(item, int | Sym) else torch.get_default_dtype(),
+            )
         before = ranked[rank]
         ranked[rank] = dtype if before is None else torch.promote_types(before, dtype)
     winner: torch.dtype | None = None
@@ -90,7 +95,7 @@ def promoted(lowering: Lowering, operands: Sequence[Operand]) -> str:
 
 
 def apply_row(
-    lowering: Lowering, builder: NestBuilder, row: Row, operands: Sequence[Operand], values: Sequence[Value | Number], result: str
+    lowering: Lowering, builder: NestBuilder, row: Row, operands: Sequence[Operand], values: Sequence[Value | OpenNumber], result: str
 ) -> Value:
     """The op of ``row`` on loaded operands, cast to the dtype and precision that eager computes it in."""
     chosen = row.name == "where"
@@ -109,7 +114,7 @@ def apply_row(
         raise Unsupported("loops", f"{row.name} has no code for {dtypes[-1]}")
     cast_values: list[Value] = []
     for item, value, wanted in zip(operands, values, dtypes, strict=True):
-        cast_values.append(builder.cast(int(value), wanted) if isinstance(item, Ref) else builder.constant(value, wanted))
+        cast_values.append(builder.cast(cast(Value, value), wanted) if isinstance(item, Ref) else builder.constant(value, wanted))
     return builder.apply(row.name, *cast_values, dtype="bool" if row.promote == "bool" else dtype)
 
 
@@ -125,7 +130,7 @@ def lower_copy(lowering: Lowering, node: Node) -> Ref:
     """The same values in the dtype and layout of the result."""
     source = lowering.ref(node.args[0])
     meta = lowering.meta(node)
-    if tuple(meta.shape) != source.shape:
+    if lowering.shape(meta) != source.shape:
         raise Unsupported("loops", "the copy has another shape")
     builder = lowering.builder(meta.shape)
     return lowering.finish(node, builder, builder.load(source, lowering.dtype(source)))

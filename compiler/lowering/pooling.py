@@ -16,6 +16,7 @@ from compiler.ir import Number, Ref, Value
 from compiler.lowering.graph import Lowering, lowers, overload_name
 from compiler.lowering.nests import FLOATS, HALF, NestBuilder
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Size, proved
 
 LARGEST_WINDOW = 27
 """Elements: 3 x 3 x 3. Longer bodies cost more registers and compile time than a library's call does."""
@@ -23,10 +24,16 @@ LARGEST_WINDOW = 27
 
 def per_axis(value: object, axes: int, default: Sequence[int]) -> tuple[int, ...]:
     """A pooling parameter as one number for each axis; an empty list means the default, one number means the same for all."""
-    listed = [value] if isinstance(value, int) else [int(cast(int, item)) for item in cast(Sequence[object], value or ())]
+    listed = [value] if isinstance(value, int) else [known(item) for item in cast(Sequence[object], value or ())]
     if not listed:
         return tuple(default)
     return tuple(listed) * axes if len(listed) == 1 else tuple(listed)
+
+
+def known(item: object) -> int:
+    if not isinstance(item, int):
+        raise Unsupported("loops", "the windows depend on a size that is left open")
+    return int(item)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,7 @@ class Windows:
     """The windows that slide over the last axes of ``source``; ``out`` is the number of windows along each."""
 
     source: Ref
-    out: tuple[int, ...]
+    out: tuple[Size, ...]
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
@@ -46,7 +53,7 @@ class Windows:
         return len(self.source.shape) - len(self.kernel)
 
     @property
-    def sizes(self) -> tuple[int, ...]:
+    def sizes(self) -> tuple[Size, ...]:
         return self.source.shape[self.lead :]
 
     def places(self) -> Iterator[tuple[int, ...]]:
@@ -58,7 +65,7 @@ class Windows:
 
     def position(self, builder: NestBuilder, axis: int, first: int) -> Value:
         """The coordinate along a pooled axis of the element that lies at ``first`` in the first window."""
-        strides = [0] * builder.depth
+        strides: list[Size] = [0] * builder.depth
         strides[self.lead + axis] = self.stride[axis]
         return builder.position(strides, first)
 
@@ -66,7 +73,8 @@ class Windows:
         """Whether the element of that place exists; None if it always does."""
         mask: Value | None = None
         for axis, first in enumerate(self.start(place)):
-            if first >= 0 and first + (self.out[axis] - 1) * self.stride[axis] < self.sizes[axis]:
+            last = first + (self.out[axis] - 1) * self.stride[axis]
+            if first >= 0 and proved(self.sizes[axis] - last):
                 continue
             within = builder.within(self.position(builder, axis, first), 0, self.sizes[axis])
             mask = within if mask is None else builder.apply("logical_and", mask, within, dtype="bool")
@@ -90,7 +98,7 @@ def windows(lowering: Lowering, node: Node, axes: int, result: torch.Tensor) -> 
     kernel = per_axis(arguments["kernel_size"], axes, ())
     made = Windows(
         lowering.ref(node.args[0]),
-        tuple(int(size) for size in result.shape[-axes:]),
+        tuple(map(lowering.size, result.shape[-axes:])),
         kernel,
         per_axis(arguments.get("stride"), axes, kernel),
         per_axis(arguments.get("padding"), axes, (0,) * axes),
@@ -175,7 +183,7 @@ def lower_average_pool(lowering: Lowering, node: Node) -> Ref:
     assert total is not None
     arguments = bound_arguments(node)
     divisor = arguments.get("divisor_override")
-    count = builder.constant(int(lowering.number(divisor)), "int64") if divisor else None
+    count = builder.constant(lowering.whole_number(divisor), "int64") if divisor else None
     if count is None:
         origin = [over.position(builder, axis, -pad) for axis, pad in enumerate(over.padding)]
         count = counted(builder, over, origin, bool(arguments.get("count_include_pad", True)))
@@ -263,7 +271,7 @@ def lower_average_pool_backward(lowering: Lowering, node: Node) -> Ref:
     def share(one: Covering) -> Value:
         value = builder.computing(one.load(lowering, builder, gradient, 0.0))
         if divisor:
-            count = builder.constant(int(lowering.number(divisor)), "int64")
+            count = builder.constant(lowering.whole_number(divisor), "int64")
         else:
             count = counted(builder, over, one.origin, bool(arguments["count_include_pad"]))
         dtype = builder.dtype(value)

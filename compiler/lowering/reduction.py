@@ -14,6 +14,7 @@ from compiler.ir import Ref, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
 from compiler.lowering.nests import FLOATS, HALF, NestBuilder, ReduceOp
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Size, Sym, largest
 
 
 def reduced_axes(source: Ref, dims: object) -> tuple[int, ...]:
@@ -32,7 +33,7 @@ class Reduction:
         self.lowering, self.source = lowering, source
         self.axes = reduced_axes(source, dims)
         self.kept = tuple(axis for axis in range(len(source.shape)) if axis not in self.axes)
-        self.count = 1
+        self.count: Size = 1
         for axis in self.axes:
             self.count *= source.shape[axis]
         loops = [source.shape[axis] for axis in self.kept]
@@ -52,7 +53,7 @@ class Reduction:
 
     def output(self, name: str, dtype: str, op: str, value: Value) -> Ref:
         """Store into a temporary of the source's rank (reduced axes of size one)."""
-        shape = [1 if axis in self.axes else size for axis, size in enumerate(self.source.shape)]
+        shape: list[Size] = [1 if axis in self.axes else size for axis, size in enumerate(self.source.shape)]
         buffer = self.lowering.temporary(name, dtype, shape)
         self.builder.store(buffer, value, strides=[buffer.strides[axis] for axis in self.kept])
         self.lowering.emit(self.builder, buffer.name, op)
@@ -179,9 +180,18 @@ def variance(lowering: Lowering, node: Node, result: int | None) -> tuple[Ref, R
     builder = squares.builder
     deviation = builder.apply("sub", builder.computing(squares.load()), squares.load(mean), dtype=wide)
     square_sum = squares.reduce("sum", builder.apply("mul", deviation, deviation, dtype=wide))
-    divisor = max(0.0, squares.count - divisor_less)
+    divisor = less(squares.count, divisor_less)
     value = builder.apply("truediv", square_sum, builder.constant(divisor, wide), dtype=wide)
     return squares.finish(node, value, result=result), mean, squares
+
+
+def less(count: Size, correction: float) -> Size | float:
+    """What the squares are divided by: never less than nothing."""
+    if not isinstance(count, Sym):
+        return max(0.0, count - correction)
+    if correction != int(correction):
+        raise Unsupported("loops", "the correction is no whole number, and the count is left open")
+    return largest(count - int(correction), 0)
 
 
 @lowers("aten.var.correction", "prims.var.default")
@@ -203,5 +213,5 @@ def lower_var_mean(lowering: Lowering, node: Node) -> tuple[Ref, Ref]:
     return var, lowering.own(buffer, meta)
 
 
-def _kept_strides(mean: Ref, shape: tuple[int, ...], reduction: Reduction) -> tuple[int, ...]:
+def _kept_strides(mean: Ref, shape: tuple[Size, ...], reduction: Reduction) -> tuple[Size, ...]:
     return mean.strides if len(shape) == len(mean.shape) else tuple(mean.strides[axis] for axis in reduction.kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from torch.fx import Node
@@ -11,6 +12,7 @@ from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
 from compiler.lowering.index import wrapped
 from compiler.lowering.nests import NestBuilder, ScanOp
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Size, Sym
 
 OPS: dict[str, ScanOp] = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}
 
@@ -39,7 +41,7 @@ def scanned(lowering: Lowering, node: Node, op: ScanOp, dtype: str, result: int 
     meta = lowering.meta(node) if result is None else node.meta["val"][result]
     buffer = lowering.output(node.name if result is None else f"{node.name}_{result}", meta)
     axis = wrapped(bound_arguments(node)["dim"], len(source.shape))
-    if not source.shape or source.shape[axis] <= 1:  # nothing comes before the only element
+    if not source.shape or at_most_one(source.shape[axis]):  # nothing comes before the only element
         builder = lowering.builder(source.shape)
         value = builder.constant(0, "int64") if op.startswith("last") else _loaded(lowering, builder, source, source.strides, dtype)
         builder.store(buffer, value)
@@ -52,6 +54,10 @@ def scanned(lowering: Lowering, node: Node, op: ScanOp, dtype: str, result: int 
     return lowering.own(buffer, meta)
 
 
-def _loaded(lowering: Lowering, builder: NestBuilder, source: Ref, strides: list[int] | tuple[int, ...], dtype: str) -> Value:
+def at_most_one(size: Size) -> bool:
+    return not isinstance(size, Sym) and size <= 1
+
+
+def _loaded(lowering: Lowering, builder: NestBuilder, source: Ref, strides: Sequence[Size], dtype: str) -> Value:
     value = builder.load_at(source, lowering.dtype(source), source.offset, strides)
     return builder.computing(builder.cast(value, dtype))

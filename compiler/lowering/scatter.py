@@ -14,6 +14,7 @@ from compiler.lowering.graph import Lowering, lowers, overload_name
 from compiler.lowering.index import chosen_shape, gathered, index_refs, place, wrapped
 from compiler.lowering.nests import NestBuilder
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import known
 
 NO_ATOMIC = ("bfloat16", "bool", "int8", "uint8", "int16")
 """What GPUs cannot add to in memory as one step."""
@@ -114,7 +115,7 @@ def lower_part(lowering: Lowering, node: Node) -> Ref:
     arguments = bound_arguments(node)
     base, source = lowering.ref(node.args[0]), lowering.ref(node.args[1])
     buffer = begun(lowering, node, base, "set")
-    layout = torch.empty_strided(buffer.shape, buffer.strides, device="meta")
+    layout = torch.empty_strided(known(buffer.shape), known(buffer.strides), device="meta")
     if "diagonal" in overload_name(node.target):
         offset, first, second = (int(lowering.number(arguments[name])) for name in ("offset", "dim1", "dim2"))
         part = layout.diagonal(offset, first, second)

@@ -11,6 +11,7 @@ from compiler.ir import Ref, Value
 from compiler.lowering.graph import Lowering, lowers, overload_name
 from compiler.lowering.nests import NestBuilder
 from compiler.lowering.pointwise import bound_arguments
+from compiler.sizes import Size, Sym, hint
 
 
 @lowers("aten.bucketize.Tensor", "aten.searchsorted.Tensor")
@@ -23,7 +24,7 @@ def lower_search(lowering: Lowering, node: Node) -> Ref:
         raise Unsupported("loops", "the sequence is sorted by another tensor")
     if lowering.dtype(values) != lowering.dtype(sequence) or not sequence.shape:
         raise Unsupported("loops", "the sequence has another dtype than the values")
-    rows: tuple[int, ...] = sequence.strides[:-1]
+    rows: tuple[Size, ...] = sequence.strides[:-1]
     if len(sequence.shape) > 1 and sequence.shape[:-1] != values.shape[:-1]:
         raise Unsupported("loops", "the rows of the sequence are not those of the values")
     builder = lowering.builder(values.shape)
@@ -34,14 +35,22 @@ def lower_search(lowering: Lowering, node: Node) -> Ref:
     return lowering.finish(node, builder, found)
 
 
-def searched(lowering: Lowering, builder: NestBuilder, sequence: Ref, along: Sequence[int], value: Value, stops: str) -> Value:
+def halvings(half: Size) -> int:
+    """How often a range of that many elements can be halved; of an open size, for as long as a guard on its power of two holds."""
+    steps = hint(half).bit_length()
+    if isinstance(half, Sym) and half >= 1 << steps:
+        raise Unsupported("loops", "the sequence is longer than the steps that are written out")
+    return steps
+
+
+def searched(lowering: Lowering, builder: NestBuilder, sequence: Ref, along: Sequence[Size], value: Value, stops: str) -> Value:
     """How many elements come before the first that ``stops`` the value: that is greater ("gt"), or at least as great ("ge")."""
     size, step = sequence.shape[-1], sequence.strides[-1]
     if not size:
         return builder.constant(0, "int64")
     one, two = builder.constant(1, "int64"), builder.constant(2, "int64")
 
-    def stop_at(offset: int, indirect: tuple[tuple[Value, int], ...], mask: Value | None) -> Value:
+    def stop_at(offset: Size, indirect: tuple[tuple[Value, Size], ...], mask: Value | None) -> Value:
         element = builder.load_at(sequence, lowering.dtype(sequence), offset, along, indirect=indirect, mask=mask)
         return builder.apply(stops, builder.computing(element), value, dtype="bool")
 
@@ -49,7 +58,7 @@ def searched(lowering: Lowering, builder: NestBuilder, sequence: Ref, along: Seq
     stop = stop_at(sequence.offset + half * step, (), None)
     low = builder.apply("where", stop, builder.constant(0, "int64"), builder.constant(half + 1, "int64"), dtype="int64")
     high = builder.apply("where", stop, builder.constant(half, "int64"), builder.constant(size, "int64"), dtype="int64")
-    for _ in range(half.bit_length()):
+    for _ in range(halvings(half)):
         going = builder.apply("lt", low, high, dtype="bool")
         middle = builder.apply("floor_divide", builder.apply("add", low, high, dtype="int64"), two, dtype="int64")
         stop = stop_at(sequence.offset, ((middle, step),), going)

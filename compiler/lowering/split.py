@@ -8,6 +8,7 @@ from typing import cast
 
 from compiler.ir import Apply, Buffer, Line, Load, Nest, Position, Reduce, Store
 from compiler.lowering.nests import in_memory_order, row_major
+from compiler.sizes import Size, Sym
 from compiler.target import Target
 from compiler.trace import Decision
 
@@ -39,25 +40,26 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
     Positions of extrema are not split: their tie rule needs the order.
     """
     reduce = next((position for position, line in enumerate(nest.body) if isinstance(line, Reduce)), None)
-    if not target.is_gpu or reduce is None:
-        return None
+    if not target.is_gpu or reduce is None or any(isinstance(size, Sym) for size in (*nest.loops, *nest.reduction)):
+        return None  # chunks of an open size would not be equal
+    numel, rnumel = cast(int, nest.numel), cast(int, nest.rnumel)
     across = reduces_across(nest)
-    blocks = -(-nest.numel // ACROSS) if across else nest.numel
-    if nest.rnumel <= (SHORTEST if across else LONG) or blocks * 2 > target.multiprocessors:
+    blocks = -(-numel // ACROSS) if across else numel
+    if rnumel <= (SHORTEST if across else LONG) or blocks * 2 > target.multiprocessors:
         return None
     line = cast(Reduce, nest.body[reduce])
     if line.op.startswith("arg") or any(isinstance(before, Position) for before in nest.body[:reduce]):
         return None
     if any(arg < reduce for after in nest.body[reduce + 1 :] if isinstance(after, Apply) for arg in after.args):
         return None
-    wanted = max(1, min(4 * target.multiprocessors // max(1, blocks), nest.rnumel // (SHORTEST // ACROSS if across else SHORTEST)))
-    parts = chunks(nest.reduction[0], wanted)
-    if parts == 1 or parts == nest.rnumel:
+    wanted = max(1, min(4 * target.multiprocessors // max(1, blocks), rnumel // (SHORTEST // ACROSS if across else SHORTEST)))
+    parts = chunks(cast(int, nest.reduction[0]), wanted)
+    if parts == 1 or parts == rnumel:
         return None
     rest = nest.reduction[0] // parts
     outer = len(nest.loops)
 
-    def chunked(strides: tuple[int, ...]) -> tuple[int, ...]:
+    def chunked(strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return (*strides[:outer], strides[outer] * rest, *strides[outer:])
 
     output = buffers[nest.store.buffer]
@@ -79,7 +81,7 @@ def split_reduction(nest: Nest, buffers: Mapping[str, Buffer], target: Target) -
         verdict="chosen",
         rule="split_reduction",
         reason="The reduction is long and has few results: chunks of it are reduced side by side first.",
-        numbers={"results": nest.numel, "reduced": nest.rnumel, "chunks": parts},
+        numbers={"results": numel, "reduced": rnumel, "chunks": parts},
         origins=(nest.origin,),
     )
     return in_memory_order(partial), in_memory_order(final), partial_buffer, decision

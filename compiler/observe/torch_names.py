@@ -26,7 +26,6 @@ RELIES_ON = (
     "torch._functorch.partitioners.min_cut_rematerialization_partition",
     "torch._decomp.core_aten_decompositions",
     "torch._decomp.get_decompositions",
-    "torch._subclasses.fake_tensor.FakeTensorMode",
     "torch.fx.experimental.symbolic_shapes.ConstraintViolationError",
     "torch.utils._python_dispatch._disable_current_modes",
     "torch.utils._python_dispatch.TorchDispatchMode",
@@ -137,14 +136,6 @@ def real_tensors() -> AbstractContextManager[object]:
 
     modes: AbstractContextManager[object] = _disable_current_modes()
     return modes
-
-
-def static_fakes(values: Sequence[Any]) -> list[Any]:
-    """Fake tensors of fixed sizes for real ones; other values as they are."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    mode = FakeTensorMode()
-    return [mode.from_tensor(value, static_shapes=True) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def decomposition_table(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:

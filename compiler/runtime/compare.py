@@ -123,8 +123,9 @@ def in_float64(value: Any) -> Any:  # noqa: ANN401  # any input of a graph
     return value
 
 
-def too_large_to_interpret(tensors: Sequence[object]) -> bool:
-    return sum(int(value.numel()) for value in tensors if isinstance(value, torch.Tensor)) > INTERPRETER_ELEMENTS
+def too_large_to_interpret(elements: Sequence[int]) -> bool:
+    """Whether tensors of so many elements are too much for Triton's interpreter."""
+    return sum(elements) > INTERPRETER_ELEMENTS
 
 
 def interpreted(wrapper: str, inputs: Sequence[Any], constants: Mapping[str, Any]) -> list[Any]:

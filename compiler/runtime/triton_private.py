@@ -69,7 +69,11 @@ def ast_source(source: KernelSource) -> Any:  # noqa: ANN401
     pointers = {name: f"*{TYPE_NAMES[dtype]}" for name, dtype in zip(source.parameters, source.dtypes, strict=True)}
     return ASTSource(
         fn=load_kernel(source),
-        signature={**pointers, **{name: "constexpr" for name, _ in source.constants}},
+        signature={
+            **pointers,
+            **dict.fromkeys((name for name, _ in source.sizes), "i64" if source.wide else "i32"),
+            **{name: "constexpr" for name, _ in source.constants},
+        },
         constexprs=dict(source.constants),
         attrs={(place,): [["tt.divisibility", 16]] for place in range(len(pointers))},
     )

@@ -9,6 +9,7 @@ from math import prod
 from compiler.ir import ITEM_BYTES, Buffer, Load, Phase, Store, Tiling
 from compiler.options import Policy
 from compiler.schedule.groups import Alignment, Group
+from compiler.sizes import Size, Sym, hint
 from compiler.target import Target
 
 DOMINANCE = 16  # a pair that saves this many times more bytes goes first, whatever its kind
@@ -39,11 +40,13 @@ class FusionScore:
         return (self.same_kind if self.saved_bytes else 0, self.saved_bytes, self.shared_buffers, self.proximity, self.compactness)
 
 
-def access_bytes(line: Load | Store, loops: tuple[int, ...], buffer: Buffer) -> int:
+def access_bytes(line: Load | Store, loops: tuple[Size, ...], buffer: Buffer) -> int:
     """Distinct bytes that an access touches over all loops; at most the buffer's."""
     item = ITEM_BYTES.get(buffer.dtype, 8)
-    points = prod(size for size, stride in zip(loops, line.strides, strict=True) if stride or (isinstance(line, Load) and line.indirect))
-    return min(points * item, max(buffer.numel, 1) * item)
+    points = prod(
+        hint(size) for size, stride in zip(loops, line.strides, strict=True) if stride or (isinstance(line, Load) and line.indirect)
+    )
+    return min(points * item, max(hint(buffer.numel), 1) * item)
 
 
 def score_fusion(first: Group, second: Group, space: Alignment, buffers: Mapping[str, Buffer], readers: Mapping[str, int]) -> FusionScore:
@@ -53,7 +56,7 @@ def score_fusion(first: Group, second: Group, space: Alignment, buffers: Mapping
     shared = first.accesses.keys() & second.accesses.keys()
     for name in shared:
         seen = {(line.offset, space.strides_first(line.strides)): line for line in first.accesses[name]}
-        counted: set[tuple[int, tuple[int, ...]]] = set()
+        counted: set[tuple[Size, tuple[Size, ...]]] = set()
         for line in second.accesses[name]:
             strides = space.strides_second(line.strides)
             key = line.offset, strides
@@ -125,31 +128,38 @@ def contiguous_in_reduction(accesses: list[Load | Store], loops: int) -> bool:
     return along >= across
 
 
-def prefer_persistent(rnumel: int, reduced_phases: int, along: bool, kept: int, target: Target) -> bool:
-    """Whether values that several reduced phases use are kept, rather than computed again."""
+def prefer_persistent(rnumel: Size, reduced_phases: int, along: bool, kept: int, target: Target) -> bool:
+    """Whether values that several reduced phases use are kept, rather than computed again. A block holds no row of open length."""
     if not target.is_gpu:
-        return reduced_phases > 1 and rnumel * 8 * max(1, kept) <= SCRATCH_BYTES
+        return reduced_phases > 1 and hint(rnumel) * 8 * max(1, kept) <= SCRATCH_BYTES
+    if isinstance(rnumel, Sym):
+        return False
     return rnumel <= (PERSISTENT_ELEMENTS if along and reduced_phases > 1 else 1024 if along else 64)
 
 
-def choose_tiling(numel: int, rnumel: int, reduces: bool, persistent: bool, along: bool, target: Target) -> Tiling:
-    """Block sizes and warps; only GPUs have them."""
+OPEN_ROW = 256  # elements of a row of open length that a block takes at once, if there are not more now
+OPEN = 1 << 30  # more than any block: what an open size may grow to
+
+
+def choose_tiling(numel: Size, rnumel: Size, reduces: bool, persistent: bool, along: bool, target: Target) -> Tiling:
+    """Block sizes and warps; only GPUs have them. Blocks are not cut down to the present value of an open size."""
     if not target.is_gpu:
         return Tiling(1, 1, 1)
+    most = power_of_two(numel) if isinstance(numel, int) else OPEN
     if not reduces:
-        block = min(1024, power_of_two(numel))
-        if numel // 256 < 2 * target.multiprocessors:
+        block = min(1024, most)
+        if hint(numel) // 256 < 2 * target.multiprocessors:
             block = min(block, 256)
         return Tiling(block, 1, warps=max(1, min(4, block // target.warp)))
     if persistent:
-        width = power_of_two(rnumel)
-        block = max(1, min((1024 if along else 4096) // width, power_of_two(numel)))
+        width = power_of_two(hint(rnumel))
+        block = max(1, min((1024 if along else 4096) // width, most))
         return Tiling(block, width, warps=_warps(block * width, target))
     if along:
-        width = min(4096, power_of_two(rnumel))
+        width = min(4096, power_of_two(rnumel) if isinstance(rnumel, int) else max(OPEN_ROW, power_of_two(hint(rnumel))))
         return Tiling(1, width, warps=_warps(width, target))
-    block = min(64, power_of_two(numel))
-    width = min(64, power_of_two(rnumel))
+    block = min(64, most)
+    width = min(64, power_of_two(rnumel) if isinstance(rnumel, int) else OPEN)
     return Tiling(block, width, warps=_warps(block * width, target))
 
 

@@ -9,6 +9,7 @@ from math import prod
 
 from compiler.ir import Extern, Load, Nest, Reduce, Scan, Store
 from compiler.lowering.nests import restride, row_major
+from compiler.sizes import Size, hint, is_one
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +27,8 @@ class Group:
 
     id: int
     members: tuple[Member, ...]
-    loops: tuple[int, ...]
-    reduction: tuple[int, ...]
+    loops: tuple[Size, ...]
+    reduction: tuple[Size, ...]
     extern: Extern | None
     first: int
     last: int
@@ -40,11 +41,11 @@ class Group:
         return " + ".join(names) if len(names) <= 6 else f"{' + '.join(names[:3])} + … + {names[-1]} ({len(names)} nests)"
 
     @property
-    def numel(self) -> int:
+    def numel(self) -> Size:
         return prod(self.loops)
 
     @property
-    def rnumel(self) -> int:
+    def rnumel(self) -> Size:
         return prod(self.reduction)
 
     @property
@@ -106,37 +107,38 @@ class Digit:
     other.
     """
 
-    size: int
+    size: Size
     left: int
-    left_times: int
+    left_times: Size
     right: int
-    right_times: int
+    right_times: Size
 
 
 def common_digits(
-    left_sizes: Sequence[int], left_strides: Sequence[int], right_sizes: Sequence[int], right_strides: Sequence[int]
+    left_sizes: Sequence[Size], left_strides: Sequence[Size], right_sizes: Sequence[Size], right_strides: Sequence[Size]
 ) -> list[Digit] | None:
     """Loops into which both sides can be split so that equal addresses meet, from the slowest-varying address to the fastest.
 
-    Every loop longer than one must move the address, upwards; None if it does not or if the sizes do not divide each other.
+    Every loop longer than one must move the address, upwards; None if it does not or if the sizes do not divide each other. The present
+    values of open sizes only say what to try: loops are paired where strides and sizes are equal for all values.
     """
-    left = sorted((stride, size, axis) for axis, (size, stride) in enumerate(zip(left_sizes, left_strides, strict=True)) if size != 1)
-    right = sorted((stride, size, axis) for axis, (size, stride) in enumerate(zip(right_sizes, right_strides, strict=True)) if size != 1)
-    if any(stride <= 0 for stride, _, _ in (*left, *right)):
+    left, right = _by_stride(left_sizes, left_strides), _by_stride(right_sizes, right_strides)
+    if any(hint(stride) <= 0 for stride, _, _ in (*left, *right)):
         return None
     digits: list[Digit] = []
     if any(size == 0 for _, size, _ in (*left, *right)):
         return None
     i = j = 0
-    done_left = done_right = 1
+    done_left: Size = 1
+    done_right: Size = 1
     while i < len(left) and j < len(right):
         left_stride, left_size, left_axis = left[i]
         right_stride, right_size, right_axis = right[j]
         if left_stride * done_left != right_stride * done_right:
             return None
         rest_left, rest_right = left_size // done_left, right_size // done_right
-        step = min(rest_left, rest_right)
-        if rest_left % step or rest_right % step:
+        step = _divides_both(rest_left, rest_right)
+        if step is None:
             return None
         digits.append(Digit(step, left_axis, done_left, right_axis, done_right))
         done_left, done_right = done_left * step, done_right * step
@@ -147,7 +149,20 @@ def common_digits(
     return digits[::-1] if i == len(left) and j == len(right) else None
 
 
-Sources = tuple[tuple[int, int] | None, ...]
+def _by_stride(sizes: Sequence[Size], strides: Sequence[Size]) -> list[tuple[Size, Size, int]]:
+    """Stride, size and number of each loop that is not known to run once, by rising stride."""
+    rows = [(stride, size, axis) for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)) if not is_one(size)]
+    return sorted(rows, key=lambda row: (hint(row[0]), hint(row[1]), row[2]))
+
+
+def _divides_both(one: Size, other: Size) -> Size | None:
+    """The one of the two that divides the other, whatever the open sizes are."""
+    if one == other or other % one == 0:
+        return one
+    return other if one % other == 0 else None
+
+
+Sources = tuple[tuple[int, Size] | None, ...]
 """For each loop of a new space: the old loop and the factor on its stride; None where nothing depends on it."""
 
 
@@ -155,17 +170,17 @@ Sources = tuple[tuple[int, int] | None, ...]
 class Alignment:
     """A space on which two groups can run together, and where each finds its loops in it. ``inner``: see ``Member``, None: as it was."""
 
-    loops: tuple[int, ...]
-    reduction: tuple[int, ...]
+    loops: tuple[Size, ...]
+    reduction: tuple[Size, ...]
     first: Sources
     second: Sources
     inner_first: bool | None
     inner_second: bool | None
 
-    def strides_first(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+    def strides_first(self, strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return moved(strides, self.first)
 
-    def strides_second(self, strides: tuple[int, ...]) -> tuple[int, ...]:
+    def strides_second(self, strides: tuple[Size, ...]) -> tuple[Size, ...]:
         return moved(strides, self.second)
 
     def members(self, first: Group, second: Group) -> tuple[Member, ...]:
@@ -180,7 +195,7 @@ class Alignment:
         return Member(nest, member.inner if inner is None else inner, member.position)
 
 
-def moved(strides: tuple[int, ...], sources: Sources) -> tuple[int, ...]:
+def moved(strides: tuple[Size, ...], sources: Sources) -> tuple[Size, ...]:
     """Strides over the loops of a new space."""
     return tuple(0 if source is None else strides[source[0]] * source[1] for source in sources)
 
@@ -198,9 +213,9 @@ def alignments(first: Group, second: Group) -> Iterator[Alignment]:
             yield aligned
 
 
-def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None, Sequence[int] | None]]:
+def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[Size] | None, Sequence[Size] | None]]:
     """Pairs of strides to align along: of a buffer one side writes and the other reads, of one both read, of the flat order (None)."""
-    shared: list[tuple[bool, Sequence[int], Sequence[int]]] = []
+    shared: list[tuple[bool, Sequence[Size], Sequence[Size]]] = []
     for name, lines in second.accesses.items():
         for other in first.accesses.get(name, ())[:4]:
             for line in lines[:4]:
@@ -212,7 +227,7 @@ def _guides(first: Group, second: Group) -> Iterator[tuple[Sequence[int] | None,
     yield None, None
 
 
-def _digits(first: Group, second: Group, left: Sequence[int] | None, right: Sequence[int] | None) -> list[Digit] | None:
+def _digits(first: Group, second: Group, left: Sequence[Size] | None, right: Sequence[Size] | None) -> list[Digit] | None:
     """The common loops of both full spaces, or of the parallel ones where only one side reduces and the other has no more points."""
     left_sizes, right_sizes = (*first.loops, *first.reduction), (*second.loops, *second.reduction)
     if first.reduces != second.reduces and first.numel == second.numel:
@@ -232,7 +247,7 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Alignment | No
             return None
         return Alignment(turned.loops, turned.reduction, turned.second, turned.first, turned.inner_second, turned.inner_first)
     outer = len(first.loops)
-    ordered = sorted(digits, key=lambda digit: (digit.left, -digit.left_times))
+    ordered = sorted(digits, key=lambda digit: (digit.left, -hint(digit.left_times)))
     parallel = [digit for digit in ordered if digit.left < outer]
     reduced = [digit for digit in ordered if digit.left >= outer]
     only_outer = first.reduces and not second.reduces and first.numel == second.numel
@@ -240,8 +255,8 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Alignment | No
         return None
     if (first.in_order or second.in_order) and not only_outer and not _keeps_order(reduced):
         return None
-    left: list[tuple[int, int] | None] = [(digit.left, digit.left_times) for digit in parallel]
-    right: list[tuple[int, int] | None] = [(digit.right, digit.right_times) for digit in parallel]
+    left: list[tuple[int, Size] | None] = [(digit.left, digit.left_times) for digit in parallel]
+    right: list[tuple[int, Size] | None] = [(digit.right, digit.right_times) for digit in parallel]
     if only_outer:
         left += [(outer + axis, 1) for axis in range(len(first.reduction))]
         right += [None] * len(first.reduction)
@@ -256,5 +271,5 @@ def _aligned(first: Group, second: Group, digits: list[Digit]) -> Alignment | No
 
 def _keeps_order(reduced: Sequence[Digit]) -> bool:
     """Whether the reduction loops, on the second side too, stand in their old order."""
-    keys = [(digit.right, -digit.right_times) for digit in reduced]
+    keys = [(digit.right, -hint(digit.right_times)) for digit in reduced]
     return keys == sorted(keys)

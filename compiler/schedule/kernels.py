@@ -10,9 +10,10 @@ from dataclasses import dataclass, field, replace
 from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Phase, Position, Reduce, Scan, Store, Value, operands
 from compiler.schedule.choices import access_bytes, choose_tiling, contiguous_in_reduction, prefer_persistent
 from compiler.schedule.groups import Group, Member
+from compiler.sizes import Size
 from compiler.target import Target
 
-Place = tuple[str, int, tuple[int, ...]]
+Place = tuple[str, Size, tuple[Size, ...]]
 
 
 def place(line: Load | Store) -> Place:

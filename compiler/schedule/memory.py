@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from compiler.ir import Allocation, Buffer, Extern, Graph, Kernel, Load, Ref, Store
+from compiler.sizes import Size, hint
 
 
 def written(step: Kernel | Extern) -> tuple[str, ...]:
@@ -52,16 +53,16 @@ def plan_memory(
                 continue
             alive.add(name)
             if isinstance(step, Extern):
-                size += graph.buffers[name].bytes
+                size += hint(graph.buffers[name].bytes)
                 continue
             reuses = _reusable(graph.buffers, name, spare) or _reusable(
                 graph.buffers, name, [old for old in dying if may_overwrite(step, old, name)]
             )
             if reuses is None:
-                size += graph.buffers[name].bytes
+                size += hint(graph.buffers[name].bytes)
             elif reuses in spare:
                 spare.remove(reuses)
-                size += graph.buffers[name].bytes
+                size += hint(graph.buffers[name].bytes)
             else:
                 dying.remove(reuses)
                 alive.discard(reuses)
@@ -70,7 +71,7 @@ def plan_memory(
         dead = {name for name in touched(step) if last[name] <= position and name in alive and name not in pinned}
         for name in sorted(dead):
             alive.discard(name)
-            size -= graph.buffers[name].bytes
+            size -= hint(graph.buffers[name].bytes)
             spare.append(name)
         needed_later = _wanted(graph.buffers, steps[position + 1 :], alive, spare) if spare else set()
         frees.append(tuple(name for name in sorted(dead) if name not in needed_later))
@@ -79,7 +80,7 @@ def plan_memory(
     return tuple(allocations), tuple(frees), peak
 
 
-def _key(buffer: Buffer) -> tuple[str, str, int]:
+def _key(buffer: Buffer) -> tuple[str, str, Size]:
     return buffer.device, buffer.dtype, buffer.extent
 
 
@@ -90,7 +91,7 @@ def _reusable(buffers: Mapping[str, Buffer], name: str, candidates: Sequence[str
 
 def _wanted(buffers: Mapping[str, Buffer], later: Sequence[Kernel | Extern], alive: set[str], spare: Sequence[str]) -> set[str]:
     """Spare buffers whose memory a kernel that comes soon can take over; the others are freed at once."""
-    sizes: dict[tuple[str, str, int], int] = {}
+    sizes: dict[tuple[str, str, Size], int] = {}
     for step in later[:2]:
         if isinstance(step, Kernel):
             for name in step.writes:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import compiler
-from compiler.observe import dynamo_names, torch_names
+from compiler.observe import dynamo_names, open_sizes, torch_names
 
 ROOT = Path(compiler.__file__).parent
 PRIVATE = ("torch._dynamo", "torch._functorch", "torch._guards", "torch._decomp", "torch._subclasses")
@@ -26,7 +26,7 @@ def resolve(dotted):
     raise ModuleNotFoundError(dotted)
 
 
-@pytest.mark.parametrize("name", [*torch_names.RELIES_ON, *dynamo_names.RELIES_ON])
+@pytest.mark.parametrize("name", [*torch_names.RELIES_ON, *dynamo_names.RELIES_ON, *open_sizes.RELIES_ON])
 def test_the_name_exists(name):
     assert resolve(name) is not None
 
