@@ -55,10 +55,21 @@ def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: list[int])
     return grad_output.new_zeros(count).scatter_add(0, places.clamp(min=0, max=count - 1), values).view(sizes)
 
 
+def adaptive_average_gradient(grad_output: Tensor, self: Tensor) -> Any:  # noqa: ANN401
+    """Each gradient in equal parts to all elements of its window, where the windows are of one size and do not overlap."""
+    (height, width), (rows, columns) = self.shape[-2:], grad_output.shape[-2:]
+    if not rows or not columns or height % rows or width % columns:
+        return NotImplemented
+    high, wide = height // rows, width // columns
+    parts = (grad_output / (high * wide)).unsqueeze(-1).unsqueeze(-3)
+    return parts.expand(*self.shape[:-2], rows, high, columns, wide).reshape(self.shape)
+
+
 def rewrites() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     return {
         aten.scatter_reduce.two: scatter_reduce,
         aten.masked_scatter.default: masked_scatter,
         aten.masked_scatter_backward.default: masked_scatter_backward,
+        aten._adaptive_avg_pool2d_backward.default: adaptive_average_gradient,
     }
