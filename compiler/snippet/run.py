@@ -6,7 +6,9 @@ import ast
 import contextlib
 import functools
 import linecache
+import math
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -47,20 +49,29 @@ from compiler.snippet.output import Printed
 from compiler.target import Target
 from compiler.trace import Begin, End, Event, Problem
 
+SHARE = 0.75
+"""Of a run's time, when nothing more is begun that it can do without: what has been begun still has to end."""
 Turn = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def run_snippet(
-    source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None], turn: Turn = contextlib.nullcontext
+    source: str,
+    options: Options,
+    target: Target,
+    compiler: str,
+    emit: Callable[[Event], None],
+    turn: Turn = contextlib.nullcontext,
+    seconds: float = math.inf,
 ) -> int:
     """0 when the script ran and all of it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever happens.
 
-    Inside ``turn()`` nothing else is measured on the device.
+    Inside ``turn()`` nothing else is measured on the device. After ``seconds`` the run is ended from outside; before that, what it can do
+    without is left out.
     """
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
-    recorder = Recorder(emit)
+    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds)
     run = Run(source, options, target, recorder, turn, compiler)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))
