@@ -97,8 +97,20 @@ def expand_copy(self: Tensor, size: list[int], *, implicit: bool = False) -> Ten
     return aten.expand(self, size, implicit=implicit).clone()
 
 
+def view_copy(self: Tensor, size: list[int]) -> Tensor:
+    return self.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
 def as_strided_copy(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Tensor:
     return self.as_strided(size, stride, storage_offset).clone(memory_format=torch.contiguous_format)
+
+
+def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
+    """Scaled by a power of ten, rounded, and scaled back, as eager does."""
+    if self.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    scale = 10.0 ** abs(decimals)
+    return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
 
 
 def rewrites() -> dict[Any, Callable[..., Any]]:
@@ -108,6 +120,8 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.adaptive_max_pool2d_backward.default: adaptive_max_pool2d_backward,
         aten.as_strided_copy.default: as_strided_copy,
         aten.expand_copy.default: expand_copy,
+        aten.round.decimals: round_decimals,
+        aten.view_copy.default: view_copy,
         aten.scatter_reduce.two: scatter_reduce,
         aten.masked_scatter.default: masked_scatter,
         aten.masked_scatter_backward.default: masked_scatter_backward,
