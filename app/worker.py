@@ -250,7 +250,7 @@ class Worker:
         words = run.words.decode("utf-8", "replace")
         if words.strip():
             self._store(run, [Output(stream="stderr", text=words)])
-        self._store(run, [closing_event(run.intake.end, ended.code, ended.limit, self.limits, words, run.problem)])
+        self._store(run, [closing_event(run.intake.end, ended.code, ended.limit, self.limits, words, run.problem, run.intake.last)])
         with self.sessions() as session:
             store.finish_job(session, run.job.job_id)
 

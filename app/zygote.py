@@ -195,7 +195,7 @@ class Zygote:
             sandbox.set_limits(self.config.limits, self.held)
             rules = jail.rules(work, [self.packages, self.kept], self.config.packages, whole_proc=bool(self.fresh_proc))
             sandbox.close_in(self.config.layers, rules, self.program, self.user(slot))
-            child.serve_one(control, self.entry)
+            child.serve_one(control, self.entry, self.config.limits.seconds)
         except BaseException:  # whatever it is, this process must not go on as a second zygote
             sys.excepthook(*sys.exc_info())
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,10 @@ class Draft:
 
 @dataclass(slots=True)
 class Recorder:
-    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it."""
+    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it.
+
+    ``until``: the time (``time.monotonic``) after which nothing is begun that a run can do without.
+    """
 
     emit: Callable[[Event], None]
     problem: Problem | None = None
@@ -70,6 +74,12 @@ class Recorder:
     regions: int = 0
     titles: dict[tuple[str, int], int] = field(default_factory=dict)
     told: set[tuple[int, StageName]] = field(default_factory=set)
+    until: float = math.inf
+
+    @property
+    def short(self) -> bool:
+        """The run's time runs short."""
+        return time.monotonic() > self.until
 
     def region(self, title: str, line: int = 0, *, again: bool = False) -> int:
         """Announces a new region and returns its number. ``again``: it takes the place of one that was given up before it was compiled."""

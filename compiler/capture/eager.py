@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from compiler.capture.listing import describe
 from compiler.capture.origins import OriginTable
+from compiler.observe.own_kernels import launched_kernel
 from compiler.recorder import Draft
 from compiler.trace import Kernel, Part
 
@@ -105,6 +106,11 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types
             return noted
 
         eagerly = op.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]
+        if kernel := launched_kernel(op, kwargs):  # which of its tensors a kernel writes, only its own code says: they count as read once
+            read = tensors_in(kwargs["kwargs"])
+            inputs = ", ".join(describe(tensor).rpartition(" ")[0] for tensor in read)
+            self.calls.append(OpCall(f"triton.{kernel}", self.node, inputs, "", size_of(read), 0, None, self.part))
+            return eagerly(*args, **kwargs)
         if op is torch.ops.higher_order.cond:  # its code asserts that no mode is on, and does nothing but choose
             args, kwargs = tree_map(lambda value: inside(value) if isinstance(value, torch.nn.Module) else value, (args, kwargs))
             return eagerly(*args, **kwargs)

@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from compiler.capture.aot import Shown, draws
 from compiler.capture.dynamo import readable_inputs
-from compiler.capture.inductor_kernels import record_inductor_levels
+from compiler.capture.inductor_kernels import Below
 from compiler.capture.inherited import Inherited
 from compiler.capture.joint import INFERENCE, ShownJoint, describe_joint, joint_shown
 from compiler.capture.observed_autotune import Tuned, describe_autotune
@@ -96,6 +96,7 @@ class ObservedCompiler:
     target: Target
     present: bool  # asked before Inductor runs: while it is turned to a target, that device seems to be here
     missing: Lacking
+    below: list[Below]  # what is left to be taken to machine code
     parts: dict[Part, ObservedPart] = field(default_factory=dict)
     mutated: tuple[int, ...] = ()
     passes: PassLog = field(default_factory=PassLog)
@@ -105,7 +106,6 @@ class ObservedCompiler:
     seen: int = 0
     told_of_region: bool = False
     inherited: Inherited = field(default_factory=Inherited)
-    pending: dict[Part, tuple[str, dict[str, tuple[tuple[int, ...], ...]], Places]] = field(default_factory=dict)
     undecided: list[ByDefault] = field(default_factory=list)
 
     @property
@@ -128,14 +128,7 @@ class ObservedCompiler:
                 compile_observed(moved, fakes, private_folder(), settings, self, self.passes)
             compiled = self.graph
         self._region_stages()
-        self.assemble()
         return compiled
-
-    def assemble(self) -> None:
-        """The stages below Triton of the parts that were compiled since; not while Inductor compiles."""
-        while self.pending:
-            part, (code, marks, places) = self.pending.popitem()
-            record_inductor_levels(self.recorder, self.region, part, code, self.target, marks, places.origins)
 
     # What Inductor tells
 
@@ -197,7 +190,8 @@ class ObservedCompiler:
         else:
             self._generated(part, sighting, places, kernels, compiled)
         if self.target.is_gpu and sighting.code.code:
-            self.pending[part] = (sighting.code.code, kernel_marks(sighting.code, views, places), places)
+            marks = kernel_marks(sighting.code, views, places)
+            self.below.append(Below(self.region, part, sighting.code.code, marks, places.origins))
         else:
             for below in BELOW:
                 self._skip(below, part, NO_ASSEMBLY if below == "sass" else NO_TRITON)
@@ -295,7 +289,7 @@ def observe_region(
     captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "", [])
     region, origins = captured.region, captured.origins
     missing = lacking()
-    made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing)
+    made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing, observer.below)
     if not missing.core:
         return Region(region, gm, made, made.compile(inputs, settings), observer)
     reason = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on."

@@ -28,8 +28,8 @@ HINTS: dict[type[BaseException], str] = {
 }
 
 NO_DRIVER = (
-    "The script launches a Triton kernel of its own, which needs a GPU, and this machine has none. Compile what stands around it, or run "
-    "the script where the GPU is."
+    "The script launches a Triton kernel of its own, which needs a GPU, and the target is the CPU. Choose a GPU as the target: the kernel "
+    "is then compiled for it, and runs on Triton's interpreter where that GPU is not here."
 )
 
 
