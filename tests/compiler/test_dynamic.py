@@ -162,7 +162,10 @@ CASES = [
     Case("sort", lambda x: (x.sort(-1).values * 2, x.topk(2, -1).values), two),
     Case("buckets", lambda x, b: torch.bucketize(x, b), lambda n, m: [randn(n), torch.linspace(-1, 1, m)],
          pairs=((6, 8), (5, 9), (2, 10), (1000, 13), (3, 15))),
-    Case("trained_pointwise", lambda x: (x.sin() * x.shape[0]).tanh().sum(), two, True),
+    Case("strided_inputs", lambda x, y: (x + 1, x.sum(0), y * 2 + x), lambda n, m: [randn(3 * n, 2 * m)[::3, 1::2], randn(m, n).t()]),
+    Case("branches", lambda x: torch.cond(x.sum() > 0, lambda a: a.sin(), lambda a: a.cos(), (x,)), two),
+    Case("number_given", lambda x, n: (x * n + n // 2, torch.full((n,), 2.0) + n), lambda n, m: [randn(n, m), m + 1]),
+    Case("trained_pointwise", lambda x: (x.sin() / x.shape[0]).tanh().sum(), two, True),
     Case("trained_softmax", lambda x: (torch.softmax(x, -1) * x).sum(), two, True),
     Case("trained_norm", lambda x, w: F.layer_norm(x, (x.shape[-1],), w).square().mean(), lambda n, m: [randn(n, m), randn(m)], True, tolerance=1e-3),
     Case("trained_matmul", lambda x, w: F.gelu(x @ w).sum(), lambda n, m: [randn(n, m), randn(m, 5)], True, tolerance=1e-3),
@@ -209,7 +212,8 @@ class Backend:
 
 def fresh(values, trains):
     return [
-        value.clone().requires_grad_(trains and value.is_floating_point()) if isinstance(value, torch.Tensor) else value for value in values
+        copy_of(value).requires_grad_(trains and value.is_floating_point()) if isinstance(value, torch.Tensor) else value
+        for value in values
     ]
 
 
