@@ -318,10 +318,8 @@ def present_sizes(graph: Graph, inputs: Inputs) -> dict[str, int]:
     """The values of the open sizes, from what the graph is given."""
     values: dict[str, int] = {}
     for binding in graph.symbols:
-        given = inputs[binding.place]
-        values[binding.symbol] = binding.value(
-            given.size(binding.axis) if isinstance(given, Tensor) and binding.axis is not None else given
-        )  # type: ignore[arg-type]
+        given: Any = inputs[binding.place]
+        values[binding.symbol] = binding.value(given if binding.axis is None else given.size(binding.axis))
     return values
 
 

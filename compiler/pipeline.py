@@ -101,10 +101,10 @@ def tell_guards(stage: Draft, sizes: OpenSizes | None) -> None:
         return
     stage.decisions += [
         Decision(
-            subject=guard.text[:400],
+            subject=guard[:400],
             verdict="noted",
             rule="guard",
-            reason="This stage decided by the present sizes; the code is used again while this holds, and compiled again where it does not.",
+            reason="This stage decided by the present sizes: where this does not hold, the region is compiled again.",
         )
         for guard in sizes.guards
     ]

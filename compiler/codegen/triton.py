@@ -296,8 +296,9 @@ class _TritonKernel:
         shape = _Shape(bool(x_terms) and not self.flat, bool(r_terms))
         if isinstance(line, Load | Store):
             for value, stride in line.indirect:
-                terms.append((stride, self.text[value]))
-                shape |= self.shapes[value]
+                if stride:  # an expanded axis moves no address
+                    terms.append((stride, self.text[value]))
+                    shape |= self.shapes[value]
         return sum_text(line.offset, terms), shape
 
     def _define(self, index: Index) -> None:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 PRINTED_ELEMENTS = 16
 _TAKEN = frozenset({
     "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example",
-    "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "math", "sized_cpp_kernel", "inf", "nan", "_",
+    "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
+    "math", "sized_cpp_kernel",
 })  # fmt: skip
 _CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
 

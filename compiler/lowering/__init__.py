@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from compiler.errors import CompileError, Unsupported
-from compiler.ir import Graph, OpenNumber, Ref, Symbol
+from compiler.ir import OpenNumber, Ref, Symbol
 from compiler.lowering import create, index, pointwise, pooling, reduction, scan, scatter, search
 from compiler.lowering.graph import RULES, Lowered, Lowering, Result, TracedSizes, overload_name
 from compiler.lowering.libraries import library_for

@@ -73,7 +73,7 @@ class NestBuilder:
         return self.add(Load(ref.buffer, plain(offset), along, cast(DType, dtype), computed, mask, other, self.origin))
 
     def constant(self, value: OpenNumber, dtype: str) -> Value:
-        """The number as the dtype holds it: rounded, wrapped, or made true or false; a size that is left open is converted by the kernel."""
+        """The number as the dtype holds it: rounded, wrapped, or made true or false; an open size is converted by the kernel."""
         if isinstance(value, Sym):
             return self.cast(self.add(Constant(value, "int64", self.origin)), dtype)
         if dtype in HALF:

@@ -139,8 +139,8 @@ class OpenSizes(Sizes):
             raise CompileError("loops", f"it cannot be decided any more whether {difference} {relation} 0", hint="report this program")
         before = len(self.env.guards)
         answer = bool(self.env.evaluate_expr(sympy.Gt(expr, 0) if relation == ">" else sympy.Eq(expr, 0)))
-        for guard in self.env.guards[before:]:
-            self.record(self._python(guard.expr))
+        if len(self.env.guards) > before:
+            self.record(difference, relation if answer else {">": "<=", "==": "!="}[relation])
         return answer
 
     def _sympy(self, size: Size) -> Any:  # noqa: ANN401

@@ -403,3 +403,25 @@ def test_timing_of_a_training_step():
 def test_a_function_compiled_for_other_shapes_is_told_apart():
     trace = run("import torch\n@torch.compile\ndef f(x):\n    return x * 2\nfor n in (4, 8, 12):\n    f(torch.ones(n, n + 1))\n")
     assert [region.title for region in trace.regions] == ["f", "f, compiled again (2)"]
+
+
+OPEN = """
+import torch
+@torch.compile(dynamic=True)
+def f(x, w):
+    return torch.softmax(x @ w, -1) * x.shape[0]
+for rows in (6, 9, 30):
+    x = torch.randn(rows, 8, requires_grad=True)
+    f(x, torch.randn(8, 5)).sum().backward()
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_open_sizes_are_one_region_with_symbols_in_every_stage(target):
+    trace = run(OPEN, target, Options(measure=target == "cpu"))
+    assert trace.status == "ok"
+    assert len(trace.regions) == 1
+    assert set(equal(trace)) == {True}
+    for stage in ("loops", "fusion", "code", "wrapper"):
+        for part in ("forward", "backward"):
+            assert re.search(r"\bs\d+\b", trace.stage(stage, 0, part).sections[0].text), stage

@@ -7,22 +7,14 @@ holds for the present ones, and a guard says so. ``hint`` is the present value, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from compiler.errors import CompileError, Unsupported
 
 Op = Literal["", "floordiv", "mod", "max", "min", "value", "python"]
-Thing = TypeVar("Thing")
-
-
-@dataclass(slots=True)
-class Guard:
-    """What must hold for the code to be used again, as Python."""
-
-    text: str
 
 
 @dataclass
@@ -31,7 +23,7 @@ class Sizes:
 
     hints: dict[str, int]
     least: dict[str, int]
-    guards: list[Guard] = field(default_factory=list)
+    guards: list[str] = field(default_factory=list)
 
     def symbol(self, name: str) -> Sym:
         return symbol(self, name)
@@ -40,13 +32,15 @@ class Sizes:
         """Whether ``difference`` is above (or equal to) 0 at the present sizes; a guard keeps the answer true."""
         value = difference.hint
         answer = value > 0 if relation == ">" else value == 0
-        opposite = {">": "<=", "==": "!="}[relation]
-        self.record(f"{difference} {relation if answer else opposite} 0")
+        self.record(difference, relation if answer else {">": "<=", "==": "!="}[relation])
         return answer
 
-    def record(self, text: str) -> None:
-        if all(guard.text != text for guard in self.guards):
-            self.guards.append(Guard(text))
+    def record(self, difference: Sym, relation: str) -> None:
+        """Adds the guard that ``difference`` stands so to 0, with what is subtracted on the other side."""
+        left = made({monomial: times for monomial, times in difference.terms if times > 0})
+        text = f"{left} {relation} {left - difference}"
+        if text not in self.guards:
+            self.guards.append(text)
 
 
 @dataclass(frozen=True)
@@ -293,7 +287,8 @@ def divided(number: Size, by: Size) -> tuple[Size, Size]:
     """Quotient and remainder as Python has them: what divides exactly is divided, of the rest it is written down."""
     sizes = number.sizes if isinstance(number, Sym) else by.sizes if isinstance(by, Sym) else None
     if sizes is None:
-        assert isinstance(number, int) and isinstance(by, int)
+        assert isinstance(number, int)
+        assert isinstance(by, int)
         return number // by, number % by
     if by == 1:
         return number, 0
@@ -375,153 +370,15 @@ def positive(size: Size) -> bool:
     return size.sizes.ask(size, ">")
 
 
-def same(one: Size, other: Size) -> bool:
-    """Whether two sizes are equal: by their form, or decided by a guard."""
-    difference = one - other
-    if isinstance(difference, int):
-        return difference == 0
-    if proved(difference) or proved(-difference):
-        return False
-    return difference.sizes.ask(difference, "==")
-
-
-def is_one(size: Size) -> bool:
-    """Whether it is known to be 1, or never more."""
-    return isinstance(size, int) and size == 1
-
-
-def largest(one: Size, other: Size) -> Size:
-    """The larger one, without a guard."""
-    if isinstance(one, int) and isinstance(other, int):
-        return max(one, other)
-    for first, second in ((one, other), (other, one)):
-        if proved(first - second + 1):
-            return first
-    sizes = one.sizes if isinstance(one, Sym) else other.sizes if isinstance(other, Sym) else Sizes({}, {})
-    return operation(sizes, "max", one, other)
-
-
 def hint(size: Size) -> int:
     """The present value."""
     return size if isinstance(size, int) else size.hint
-
-
-def known(sizes: Iterable[Size]) -> tuple[int, ...]:
-    """The same as numbers.
-
-    Raises Unsupported where one is left open.
-    """
-    return tuple(map(int, sizes))
 
 
 def at(size: Size, values: Mapping[str, int]) -> int:
     return size if isinstance(size, int) else size.at(values)
 
 
-# Texts
-
-
-def factor(size: Size) -> str:
-    """The size as one side of a product."""
-    return f"({size})" if isinstance(size, Sym) and len(size.terms) > 1 else str(size)
-
-
 def divisor(size: Size) -> str:
     """The size as one side of a division."""
     return str(size) if isinstance(size, int) or size.atom is not None else f"({size})"
-
-
-# Sizes inside of other things
-
-
-def found(thing: object) -> Iterator[Sym]:
-    """Every open size in a dataclass, tuple or mapping."""
-    if isinstance(thing, Sym):
-        yield thing
-    elif isinstance(thing, tuple | list):
-        for item in thing:
-            yield from found(item)
-    elif isinstance(thing, Mapping):
-        for item in thing.values():
-            yield from found(item)
-    elif is_dataclass(thing) and not isinstance(thing, type | Sizes):
-        for part in fields(thing):
-            yield from found(getattr(thing, part.name))
-
-
-def mapped(thing: Thing, change: Callable[[Sym], Size]) -> Thing:
-    """The same thing with every open size changed."""
-    made: Any = thing
-    if isinstance(thing, Sym):
-        made = change(thing)
-    elif isinstance(thing, tuple):
-        items = tuple(mapped(item, change) for item in thing)
-        made = items if any(new is not old for new, old in zip(items, thing, strict=True)) else thing
-    elif isinstance(thing, dict):
-        made = {key: mapped(item, change) for key, item in thing.items()}
-    elif is_dataclass(thing) and not isinstance(thing, type):
-        changed: dict[str, Any] = {}
-        for part in fields(thing):
-            old = getattr(thing, part.name)
-            new = mapped(old, change)
-            if new is not old:
-                changed[part.name] = new
-        made = replace(thing, **changed) if changed else thing
-    result: Thing = made
-    return result
-
-
-def bound(thing: Thing, values: Mapping[str, int]) -> Thing:
-    """The same thing where the symbols have these values."""
-    return mapped(thing, lambda size: size.at(values))
-
-
-def at_hints(thing: Thing) -> Thing:
-    """The same thing at the present sizes."""
-    return mapped(thing, lambda size: size.hint)
-
-
-def unnamed(size: Size) -> Size:
-    """The size over symbols alone, whatever a kernel calls the values of operations."""
-    return atoms_changed(
-        size, lambda atom: atom.args[0] if atom.op == "value" else made({(replace(atom, name=""),): 1}) if atom.op else None
-    )
-
-
-def atoms_changed(size: Size, change: Callable[[Atom], Size | None]) -> Size:
-    """The size with other sizes in the place of atoms; None leaves one as it is."""
-    if isinstance(size, int):
-        return size
-    total: Size = 0
-    for monomial, times in size.terms:
-        product: Size = times
-        for atom in monomial:
-            new = change(atom)
-            product = product * (made({(atom,): 1}) if new is None else new)
-        total = total + product
-    return total
-
-
-def plain(size: Size) -> Size:
-    """The size as a stride in loops: ``max(1, n)`` is n, since a tensor that has an element has no axis of size 0."""
-    return atoms_changed(size, lambda atom: atom.args[1] if atom.op == "max" and atom.args[0] == 1 else None)
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """Where the value of a symbol comes from: input ``place`` itself, or its size along ``axis``, is ``times * symbol + plus``."""
-
-    symbol: str
-    place: int
-    axis: int | None = None
-    times: int = 1
-    plus: int = 0
-
-    @property
-    def formula(self) -> str:
-        """What the input is."""
-        scaled = self.symbol if self.times == 1 else f"{self.times} * {self.symbol}"
-        return f"{scaled} + {self.plus}" if self.plus else scaled
-
-    def value(self, given: int) -> int:
-        return (given - self.plus) // self.times
