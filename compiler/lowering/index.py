@@ -106,7 +106,7 @@ def overlaid(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, 
     return lowering.finish(node, builder, builder.apply("where", inside, new, old, dtype=dtype))
 
 
-def interleaved(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: int, step: int) -> Ref:
+def interleaved(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: Size, step: int) -> Ref:
     """``base`` with ``source`` at each ``step``-th place along ``axis`` from ``start`` on."""
     builder = lowering.builder(base.shape)
     dtype = lowering.dtype(base)

@@ -9,7 +9,24 @@ from typing import Literal, cast
 
 import torch
 
-from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, OpenNumber, Over, Position, Reduce, Ref, Scan, Store, Value
+from compiler.ir import (
+    Apply,
+    Buffer,
+    Constant,
+    DType,
+    Line,
+    Load,
+    Nest,
+    Number,
+    OpenNumber,
+    Over,
+    Position,
+    Reduce,
+    Ref,
+    Scan,
+    Store,
+    Value,
+)
 from compiler.sizes import Size, Sym, hint, is_one, plain, same
 
 StrideMap = Callable[[tuple[Size, ...]], tuple[Size, ...]]
