@@ -126,7 +126,8 @@ class Recorder:
     def _failed(self, region: int, name: StageName, part: Part, draft: Draft, start: float, error: CompileError, detail: str = "") -> None:
         self.emit(self._stage(region, name, part, draft, start, "error", str(error)[:4_000]))
         if self.problem is None:
-            self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:]})
+            own = {"kind": "internal"} if detail else {}  # what no stage foresees is our own fault
+            self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:], **own})
             self.failed = error
 
     def _stage(self, region: int, name: StageName, part: Part, draft: Draft, start: float, status: str, reason: str) -> Stage:

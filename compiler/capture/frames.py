@@ -68,6 +68,7 @@ class Captured:
     symbols: tuple[SymbolRow, ...] = ()
     spent: tuple[str, int] | None = None  # the limit on compiling again that a later call hit, and its value
     spent_reason: str = ""
+    given: str = ""  # what the script itself told torch.compile
     given_up: bool = False  # Dynamo traced the frame anew after this graph had been handed over
 
     @property
@@ -87,6 +88,7 @@ class Frames:
     recorder: Recorder
     log: FrameLog = field(default_factory=FrameLog)
     captured: list[Captured] = field(default_factory=list)
+    given: str = ""  # what the script told the torch.compile that is at work
     told: set[str] = field(default_factory=set)  # the frames whose breaks are in a stage
 
     def __post_init__(self) -> None:
@@ -124,6 +126,7 @@ class Frames:
             self._untold(frame),
             list(extra),
         )
+        made.given = self.given
         made.shown, made.drawing = graph_section(gm, device), drawing(gm.graph, device)
         self.captured.append(made)
         made.millis = (time.perf_counter() - start) * 1e3
@@ -206,6 +209,8 @@ class Frames:
             "graph_breaks": len(made.stopped),
             "recompiles": made.times,
         }
+        if made.given:
+            draft.facts["torch_compile"] = made.given[:4_000]
         if made.compile_id:
             draft.facts["frame"] = made.compile_id
         if self.log.missing:

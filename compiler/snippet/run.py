@@ -45,7 +45,7 @@ from compiler.snippet.devices import STAND_IN, Cuda, tensors_on, to_cpu
 from compiler.snippet.environment import environment
 from compiler.snippet.faults import problem_of, syntax_problem
 from compiler.snippet.modules import remember_modules
-from compiler.snippet.output import Printed
+from compiler.snippet.output import Printed, plain_warnings
 from compiler.target import Target
 from compiler.trace import Begin, End, Event, Problem
 
@@ -107,6 +107,7 @@ class Run:
         with (
             fresh_dynamo(),
             usual_autograd(self.compiler),
+            plain_warnings(),
             settings,
             watching,
             contextlib.redirect_stdout(out),
@@ -206,10 +207,15 @@ class Run:
             self._say_other_backend(backend)
         if self.compiler == "fuselab":
             self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
+        given: dict[str, object] = {"dynamic": dynamic, "fullgraph": fullgraph}
+        given |= {"mode": mode, "options": options} if self.compiler == "inductor" else {}
+        said = ", ".join(f"{name}={value!r}"[:1_000] for name, value in given.items() if value is not None)
+        if said:
+            self._say_once(f"The script itself gives torch.compile {said}, which goes before the run's options.")
         fullgraph = self.options.fullgraph if fullgraph is None else fullgraph
         dynamic = self.options.dynamic if dynamic is None else dynamic
         settings = settings_of(mode or (None if options else self.options.mode), options, dynamic) if self.compiler == "inductor" else {}
-        compiled = optimize(functools.partial(self._backend, settings=settings), fullgraph=fullgraph, dynamic=dynamic)(model)
+        compiled = optimize(functools.partial(self._backend, settings=settings, given=said), fullgraph=fullgraph, dynamic=dynamic)(model)
         self.asked.append(compiled)
         return compiled
 
@@ -240,7 +246,8 @@ class Run:
             self.notes.add(note)
             self.recorder.note(note)
 
-    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any]) -> Callable[..., Any]:
+    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any], given: str) -> Callable[..., Any]:
+        self.examiner.frames.given = given
         if self.compiler == "eager":
             return eager_region(gm, inputs, target=self.target, recorder=self.recorder, observer=self.examiner)
         if self.compiler != "fuselab":
