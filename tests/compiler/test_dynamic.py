@@ -12,6 +12,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._dynamo.exc import BackendCompilerFailed
 
 from compiler.capture import compile_region
 from compiler.capture.decompositions import decompositions
@@ -486,6 +487,14 @@ def test_what_depends_on_data_is_no_wrong_answer():
     for rows in (6, 9):
         x = torch.randn(rows)
         torch.testing.assert_close(compiled(x), function(x))
+
+
+def test_a_size_that_only_running_tells_is_an_error_that_says_so():
+    with (
+        torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True),
+        pytest.raises(BackendCompilerFailed, match="only known when the program runs"),
+    ):
+        torch.compile(lambda x: x.nonzero() + 1, backend=Backend(), dynamic=True, fullgraph=True)(torch.randn(5))
 
 
 def test_the_loops_and_the_code_speak_of_symbols():
