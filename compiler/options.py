@@ -18,7 +18,7 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 COMPILERS: tuple[CompilerName, ...] = ("fuselab", "inductor", "eager")
 MAX_ENTRIES = 40
 _ENTRY = re.compile(r"(inductor|dynamo)\.[A-Za-z_][\w.]{0,100}")
-_NAMES_FILES = re.compile(r"(\w*_)?(cxx|dir|dir_root|folder|path|logpath|file_name|output|root|libs|library|cmd|command)")
+_NAMES_FILES = re.compile(r"(\w*_)?(cxx|dir|dir_root|folder|path|logpath|file_name|bandwidth_output|root|libs|library)")
 """How the last part of an entry ends that names a program to be run, or where something is read or written."""
 _FLAGS = ("measure", "check", "fullgraph")
 NAMED = ("policy", "measure", "check", "mode", "dynamic", "fullgraph")

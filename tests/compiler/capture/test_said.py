@@ -29,6 +29,11 @@ def test_entries_that_name_programs_and_places_are_refused_by_name(name):
             parse()
 
 
+def test_entries_that_only_sound_like_it_are_taken():
+    names = ("inductor.assume_unaligned_fallback_output", "inductor.trace.enabled", "inductor.cutlass.cutlass_hash_with_compile_cmd")
+    assert dict(Options.parse(dict.fromkeys(names, True)).config) == dict.fromkeys(names, True)
+
+
 def test_the_terminal_refuses_them_too(tmp_path):
     (tmp_path / "f.py").write_text("x = 1")
     command = [sys.executable, "-m", "compiler", str(tmp_path / "f.py"), "--config", "inductor.cpp.cxx='/bin/true'"]

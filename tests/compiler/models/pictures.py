@@ -35,7 +35,9 @@ def mixer() -> Built:
     _declare_torchvision()
     from timm.models.mlp_mixer import MlpMixer
 
-    return MlpMixer(img_size=SIZE, patch_size=16, num_blocks=2, embed_dim=64, num_classes=10), {"x": torch.randn(2, 3, SIZE, SIZE)}
+    module = MlpMixer(img_size=SIZE, patch_size=16, num_blocks=2, embed_dim=64, num_classes=10)
+    module.head.reset_parameters()  # zeros at first, so that no other gradient would be anything else
+    return module, {"x": torch.randn(2, 3, SIZE, SIZE)}
 
 
 def _declare_torchvision() -> None:
