@@ -5,9 +5,10 @@ PORT ?= 8000
 BIN := .venv/bin
 TORCH := torch==2.13.0
 TRITON := triton==3.9.0
+TIMM := timm==1.0.31 torchvision==0.28.0 pillow==13.0.0
 STAMPS := .venv/.stamps
 
-.PHONY: help setup run test quick lint bench-latency screenshots clean
+.PHONY: help setup run test quick lint models bench-latency screenshots clean
 
 help: ## what there is to make
 	@grep -hE '^[a-z-]+:.*## ' Makefile | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -49,6 +50,11 @@ lint: setup ## ruff and mypy (the order of imports is a test)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# timm needs torchvision, whose wheels fit one PyTorch each: both are kept apart, where only the models find them.
+models: setup ## whole models through the compiler, beside eager and Inductor (an hour); installs timm and torchvision in .venv/timm
+	test -d .venv/timm/timm || $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/timm $(TIMM)
+	$(BIN)/python -m bench.models
 
 bench-latency: setup ## how long a warm run takes from POST to each stage, beside a cold torch.compile
 	$(BIN)/python -m bench.latency

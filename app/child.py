@@ -24,7 +24,7 @@ SETUP_FAILED = 97
 Entry = Callable[..., int]
 
 
-def serve_one(control: socket.socket, entry: Entry) -> NoReturn:
+def serve_one(control: socket.socket, entry: Entry, seconds: float) -> NoReturn:
     """Wait for the descriptors of one run on ``control``, do that run, and exit with its code."""
     message, descriptors, _, _ = socket.recv_fds(control, 16, 4)
     if not message:
@@ -32,7 +32,7 @@ def serve_one(control: socket.socket, entry: Entry) -> NoReturn:
     control.close()
     request = _arrange(descriptors)
     source, options, target, compiler = (request[name] for name in ("source", "options", "target", "compiler"))
-    code = entry(source, Options.parse(options), find_target(target), compiler, emit, turn)
+    code = entry(source, Options.parse(options), find_target(target), compiler, emit, turn, seconds)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code & 0xFF)

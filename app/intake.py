@@ -47,6 +47,9 @@ class Intake:
     _events: int = 0
     _begun: bool = False
     _regions: set[int] = field(default_factory=set)
+    _titles: dict[int, str] = field(default_factory=dict)
+    last: str = ""
+    """What the run told last, in words: it was at the work after that when it ended."""
 
     def spend(self, count: int) -> None:
         """Count so many bytes of output against the limit. Raises Refused."""
@@ -87,10 +90,16 @@ class Intake:
                 return self.header.model_copy(update={"environment": {**event.environment, **self.header.environment}})
             case RegionFound():
                 self._regions.add(event.region.id)
+                self._titles[event.region.id] = f"region {event.region.id}, {event.region.title}"[:200]
+                self.last = f"it had found {self._titles[event.region.id]}"
                 if len(self._regions) > MAX_REGIONS or event.region.id >= MAX_REGIONS:
                     raise broken(f"more than {MAX_REGIONS} regions")
             case Stage():
                 self._check_stage(event)
+                self.last = " ".join((
+                    f"the last stage that it finished was {event.name}{event.part and f' ({event.part})'} of",
+                    self._titles.get(event.region, f"region {event.region}"),
+                ))  # fmt: skip
             case End():
                 self.end = self._placed(event)
                 return None
@@ -123,9 +132,10 @@ def broken(what: str) -> Refused:
     """The stream is not what a compiler writes."""
     return Refused(
         Problem(
-            kind="snippet",
+            kind="internal",
             message=f"The run's own process wrote {what}, so it was ended.",
-            hint="The snippet seems to write to the channel on which results travel; leave file descriptors 3 and 4 alone.",
+            hint="A snippet that writes to file descriptors 3 or 4 writes to the channel on which results travel. "
+            "If yours does not, this is a fault of Fuselab: please report it.",
         )
     )
 

@@ -11,7 +11,7 @@ class Table(DeclarativeBase):
 
 
 class Run(Table):
-    """One snippet under one set of options. ``content_key`` is empty once the run may not be shared any more (its machine failed it)."""
+    """One snippet under one set of options. ``content_key`` is empty once it may not be shared any more: its machine or we failed it."""
 
     __tablename__ = "runs"
 

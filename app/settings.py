@@ -47,6 +47,11 @@ class Settings(BaseSettings):
         default="data/kept",
         description="where the worker keeps what it builds once for all runs, such as precompiled headers; must be its own to write",
     )
+    warm_compilers: str = Field(
+        default="fuselab,inductor",
+        pattern="^(fuselab|inductor)(,(fuselab|inductor))*$",
+        description="comma-separated compilers that a worker prepares at its start, some seconds each; runs of the others are slower",
+    )
     run_gpus: bool = Field(default=True, description="give runs this machine's GPUs, if it has any")
 
     def hosts(self) -> list[str]:

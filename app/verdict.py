@@ -15,8 +15,8 @@ def limit_reached(limit: str, limits: Limits) -> Problem:
     message, hint = {
         "time": (
             f"The run took longer than {limits.seconds:g} s, the most that one may take.",
-            "Use smaller tensors, fewer iterations or fewer graphs, or switch measuring off; a snippet that waits for input or "
-            "loops for ever is stopped here too.",
+            "Use fewer layers, smaller tensors, fewer iterations or fewer graphs, or switch measuring off; a snippet that waits for input "
+            "or loops for ever is stopped here too.",
         ),
         "turn": (
             f"The run measured for longer than {limits.turn:g} s in one turn, while others wait for the device.",
@@ -47,22 +47,30 @@ _SIGNS = (
 """What Python, PyTorch and a C++ compiler say when the kernel refuses them something for which this run has a limit."""
 
 
-def closing_event(end: End | None, code: int, limit: str, limits: Limits, words: str, problem: Problem | None = None) -> End:
+def closing_event(
+    end: End | None, code: int, limit: str, limits: Limits, words: str, problem: Problem | None = None, last: str = ""
+) -> End:
     """The End to store, from the run's own (if any), the exit code (negative: a signal) and the limit that it was killed for (if any).
 
-    ``problem`` is the worker's own finding, which goes before everything else.
+    ``problem`` is the worker's own finding, which goes before everything else. ``last`` says what the run told last.
     """
     if problem is not None:
         return _error(problem)
     if limit:
-        return _error(limit_reached(limit, limits))
+        return _error(_with_place(limit_reached(limit, limits), last))
     if code in (-signal.SIGXFSZ, -signal.SIGXCPU):
-        return _error(limit_reached("disk" if code == -signal.SIGXFSZ else "time", limits))
+        return _error(_with_place(limit_reached("disk" if code == -signal.SIGXFSZ else "time", limits), last))
     if end is not None and end.status == "ok" and code == 0:
         return end
     if end is not None and end.status == "error" and code >= 0:
         return End(status="error", problem=_named_limit(end.problem, limits))
     return _error(_died(code, words))
+
+
+def _with_place(problem: Problem, last: str) -> Problem:
+    """The problem with how far the run had come."""
+    said = last or "it had found no region: it was still in the script itself"
+    return problem.model_copy(update={"message": f"{problem.message} When it was ended, {said}."[:4000]})
 
 
 def _named_limit(problem: Problem | None, limits: Limits) -> Problem | None:
@@ -86,7 +94,7 @@ def _died(code: int, words: str) -> Problem:
     else:
         cause = f"The run's process left with exit code {code} before the run was finished."
     hint = "The snippet may have called os._exit or a native function that crashed. Its last words, if any, are in the output."
-    return Problem(kind="snippet", message=cause, hint=hint, detail=words[-4000:])
+    return Problem(kind="internal", message=cause, hint=hint, detail=words[-4000:])
 
 
 def _error(problem: Problem) -> End:

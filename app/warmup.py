@@ -13,7 +13,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import metadata
 from pathlib import Path
@@ -58,8 +58,8 @@ def prepare_zygote(folder: str) -> None:
     tempfile.tempdir = None
 
 
-def warm(entry: Callable[..., int], kept: str) -> Headers:
-    """Compile a trusted snippet by each compiler for each sort of target, forward only, so that children inherit what a first one sets up.
+def warm(entry: Callable[..., int], kept: str, compilers: Sequence[str]) -> Headers:
+    """Compile a trusted snippet by the named compilers for each sort of target, forward only: children inherit what a first one sets up.
 
     A backward would start a thread; asking for CUDA would break every child. Numbering starts afresh, as in a new process.
     Gives the headers that Inductor has precompiled, which lie in the folder ``kept`` for this and later zygotes.
@@ -75,10 +75,11 @@ def warm(entry: Callable[..., int], kept: str) -> Headers:
         for end in ends:
             assert not isinstance(end, End) or end.status == "ok", end
 
-    with _without_cuda():
-        for target in SAMPLE_TARGETS:
-            compile_sample("fuselab", target)
-    headers = warm_inductor(kept, compile_sample)
+    if "fuselab" in compilers:
+        with _without_cuda():
+            for target in SAMPLE_TARGETS:
+                compile_sample("fuselab", target)
+    headers = warm_inductor(kept, compile_sample) if "inductor" in compilers else {}
     forget_compilations()
     return headers
 

@@ -250,7 +250,7 @@ class Worker:
         words = run.words.decode("utf-8", "replace")
         if words.strip():
             self._store(run, [Output(stream="stderr", text=words)])
-        self._store(run, [closing_event(run.intake.end, ended.code, ended.limit, self.limits, words, run.problem)])
+        self._store(run, [closing_event(run.intake.end, ended.code, ended.limit, self.limits, words, run.problem, run.intake.last)])
         with self.sessions() as session:
             store.finish_job(session, run.job.job_id)
 
@@ -307,7 +307,8 @@ def configure(settings: Settings, layers: Layers) -> Config:
     os.chmod(folder, 0o711)
     gpus = settings.run_gpus and bool(gpu_names())
     kept = kept_folder(settings.kept_folder, folder)
-    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, kept, gpus=gpus)
+    warm = tuple(settings.warm_compilers.split(","))
+    return Config(layers, limits_of(settings), settings.worker_slots, folder, settings.run_user, kept, warm=warm, gpus=gpus)
 
 
 def kept_folder(wanted: str, folder: str) -> str:

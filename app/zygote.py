@@ -37,6 +37,7 @@ class Config:
     """What a zygote is told at its start. ``entry`` runs a snippet; ``folder`` holds the work folders where no namespace does.
 
     ``kept`` is a folder for what trusted code builds and later zygotes use again; runs may read it.
+    ``warm``: the compilers that it prepares.
     """
 
     layers: Layers
@@ -46,7 +47,7 @@ class Config:
     first_user: int
     kept: str
     entry: str = "compiler.snippet:run_snippet"
-    warm: bool = True
+    warm: tuple[str, ...] = ("fuselab", "inductor")
     gpus: bool = False
 
     def to_json(self) -> str:
@@ -113,7 +114,7 @@ class Zygote:
     def prepare(self) -> None:
         """Warm up, settle what was imported, and have a child wait in each slot."""
         if self.config.warm:
-            self.headers = warmup.warm(self.entry, self.kept)
+            self.headers = warmup.warm(self.entry, self.kept, self.config.warm)
         warmup.assert_forkable()
         gc.collect()
         gc.freeze()
@@ -194,7 +195,7 @@ class Zygote:
             sandbox.set_limits(self.config.limits, self.held)
             rules = jail.rules(work, [self.packages, self.kept], self.config.packages, whole_proc=bool(self.fresh_proc))
             sandbox.close_in(self.config.layers, rules, self.program, self.user(slot))
-            child.serve_one(control, self.entry)
+            child.serve_one(control, self.entry, self.config.limits.seconds)
         except BaseException:  # whatever it is, this process must not go on as a second zygote
             sys.excepthook(*sys.exc_info())
         finally:

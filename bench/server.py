@@ -24,10 +24,13 @@ def free_port() -> int:
 
 
 class Server:
-    """``python -m app.main`` in ``folder``; ends with the with-block. ``restart`` keeps the database and the port."""
+    """``python -m app.main`` in ``folder``; ends with the with-block. ``restart`` keeps the database and the port.
 
-    def __init__(self, folder: Path, worker: bool = True) -> None:
-        self.folder, self.worker, self.port = folder, worker, free_port()
+    ``settings``: those of ``app.settings`` that differ from their defaults.
+    """
+
+    def __init__(self, folder: Path, worker: bool = True, **settings: object) -> None:
+        self.folder, self.worker, self.settings, self.port = folder, worker, settings, free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -40,6 +43,7 @@ class Server:
 
     def start(self) -> None:
         given = {"FUSELAB_DATABASE_URL": self.database, "FUSELAB_PORT": str(self.port), "FUSELAB_EMBEDDED_WORKER": str(self.worker)}
+        given |= {f"FUSELAB_{name.upper()}": str(value) for name, value in self.settings.items()}
         log = (self.folder / "server.log").open("ab")
         self.process = subprocess.Popen(
             [sys.executable, "-m", "app.main"],

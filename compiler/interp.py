@@ -39,6 +39,8 @@ from compiler.ir import (
 from compiler.ops import OPS, REDUCTIONS, SCANS
 from compiler.sizes import Size, bound, known
 
+JOINED = {"mul": "prod", "max": "amax", "min": "amin"}
+"""What ``Tensor.scatter_reduce_`` calls the ways of ``Store.over``."""
 Memory = dict[str, Tensor]  # flat storage of each buffer
 
 
@@ -175,6 +177,9 @@ class Space:
         """One iteration after the other: several may write to one element, which nothing else in the kernel touches."""
         if line.over == "add":
             memory.index_put_((address,), value, accumulate=True)
+            return
+        if line.over in JOINED:
+            memory.scatter_reduce_(0, address, value, JOINED[line.over])
             return
         last = torch.full(memory.shape, -1).scatter_reduce_(0, address, torch.arange(len(address)), "amax")
         memory[last >= 0] = value[last[last >= 0]]

@@ -24,6 +24,7 @@ ITEM_BYTES: dict[str, int] = {
 Number = int | float | bool
 OpenNumber = Number | Sym
 """A number, or one that is only known when the program runs: a size."""
+Over = Literal["", "set", "add", "mul", "max", "min"]
 Value = int  # the position of an earlier line in the same body
 
 
@@ -131,8 +132,9 @@ class Scan:
 class Store:
     """Write ``value``, whose dtype is the buffer's, at the address, which is formed as a ``Load``'s; ``dtype`` repeats the buffer's.
 
-    ``over`` says what stands there: nothing yet (""), or what an earlier step wrote, which is replaced ("set") or added to ("add"). Only
-    then may several iterations write to one element: the last one in the order of the loops stays, or all are added.
+    ``over`` says what stands there: nothing yet (""), or what an earlier step wrote, which is replaced ("set"), added to, multiplied, or
+    kept where it is larger or smaller. Only then may several iterations write to one element: the last one in the order of the loops
+    stays, or all are joined.
     """
 
     buffer: str
@@ -142,7 +144,7 @@ class Store:
     dtype: DType
     origin: int = field(default=0, compare=False)
     indirect: tuple[tuple[Value, Size], ...] = ()
-    over: Literal["", "set", "add"] = ""
+    over: Over = ""
 
 
 Line = Load | Constant | Position | Apply | Reduce | Scan | Store
@@ -406,7 +408,10 @@ def _line_text(position: int, line: Line, names: tuple[str, ...]) -> str:
         case Scan():
             return f"v{position} = running {line.op} of v{line.arg}"
         case Store():
-            return f"{line.buffer}[{_place(line, names)}] {'+=' if line.over == 'add' else '='} v{line.value}"
+            place = f"{line.buffer}[{_place(line, names)}]"
+            joined = {"add": f"{place} += v{line.value}", "mul": f"{place} *= v{line.value}"}
+            joined |= {which: f"{place} = {which}({place}, v{line.value})" for which in ("max", "min")}
+            return joined.get(line.over, f"{place} = v{line.value}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagrap
 COMPILERS: tuple[CompilerName, ...] = ("fuselab", "inductor", "eager")
 MAX_ENTRIES = 40
 _ENTRY = re.compile(r"(inductor|dynamo)\.[A-Za-z_][\w.]{0,100}")
+_NAMES_FILES = re.compile(r"(\w*_)?(cxx|dir|dir_root|folder|path|logpath|file_name|output|root|libs|library|cmd|command)")
+"""How the last part of an entry ends that names a program to be run, or where something is read or written."""
 _FLAGS = ("measure", "check", "fullgraph")
 NAMED = ("policy", "measure", "check", "mode", "dynamic", "fullgraph")
 KNOWN = ", ".join(sorted(NAMED)) + ", and entries of PyTorch's configuration, inductor.* and dynamo.*"
@@ -50,7 +52,7 @@ class Options:
         entries: dict[str, Scalar] = {}
         for name, value in values.items():
             if _ENTRY.fullmatch(name):
-                entries[name] = _bounded(name, value)
+                entries[name] = _bounded(_harmless(name), value)
             elif name not in NAMED:
                 raise OptionsError(f"unknown option {name!r}; options are {KNOWN}")
             else:
@@ -74,6 +76,13 @@ def _checked(name: str, value: Scalar) -> Scalar:
     if name in _FLAGS and not isinstance(value, bool):
         raise OptionsError(f"{name} is true or false, not {value!r}")
     return value
+
+
+def _harmless(name: str) -> str:
+    """The name of an entry that decides what is compiled, and not which program runs or where files are."""
+    if _NAMES_FILES.fullmatch(name.rpartition(".")[2]):
+        raise OptionsError(f"{name} names a program or a place of files, which no run may choose; leave it out")
+    return name
 
 
 def _bounded(name: str, value: Scalar) -> Scalar:
@@ -104,5 +113,5 @@ def read_entries(text: str) -> dict[str, Scalar]:
             raise OptionsError(f"line {number} of the configuration: {given[:80]!r} is no number, string, True, False or None") from None
         if not isinstance(value, Scalar):
             raise OptionsError(f"line {number} of the configuration: the value must be a number, a string, True, False or None")
-        found[name] = _bounded(name, value)
+        found[name] = _bounded(_harmless(name), value)
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from compiler.errors import CompileError
 from compiler.trace import (
     MAX_TEXT,
+    STAGE_NAMES,
     Decision,
     Drawing,
     Event,
@@ -61,22 +63,40 @@ class Draft:
 
 @dataclass(slots=True)
 class Recorder:
-    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it."""
+    """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it.
+
+    ``until``: the time (``time.monotonic``) after which nothing is begun that a run can do without.
+    """
 
     emit: Callable[[Event], None]
     problem: Problem | None = None
     failed: CompileError | None = None
     regions: int = 0
     titles: dict[tuple[str, int], int] = field(default_factory=dict)
+    told: set[tuple[int, StageName]] = field(default_factory=set)
+    until: float = math.inf
 
-    def region(self, title: str, line: int = 0) -> int:
-        """Announces a new region and returns its number."""
+    @property
+    def short(self) -> bool:
+        """The run's time runs short."""
+        return time.monotonic() > self.until
+
+    def region(self, title: str, line: int = 0, *, again: bool = False) -> int:
+        """Announces a new region and returns its number. ``again``: it takes the place of one that was given up before it was compiled."""
         number = self.regions
         self.regions += 1
-        times = self.titles[title, line] = self.titles.get((title, line), 0) + 1
-        shown = title[:350] + (f", compiled again ({times})" if times > 1 else "")
+        times = self.titles[title, line] = self.titles.get((title, line), 0) + (not again)
+        shown = title[:350] + (f", compiled again ({times})" if times > 1 else "") + (", traced anew" if again else "")
         self.emit(RegionFound(region=Region(id=number, title=shown, line=line)))
         return number
+
+    def skip_rest(self, region: int, reason: str) -> None:
+        """Every stage of the region that has not been told is skipped, for this reason."""
+        whole = ("eager", "dynamo", "joint", "passes")
+        for name in STAGE_NAMES:
+            if (region, name) not in self.told:
+                with self.stage(region, name, "" if name in whole else "forward") as draft:
+                    draft.skip(reason)
 
     def note(self, text: str) -> None:
         """Something about the whole run that the visitor should know."""
@@ -106,10 +126,12 @@ class Recorder:
     def _failed(self, region: int, name: StageName, part: Part, draft: Draft, start: float, error: CompileError, detail: str = "") -> None:
         self.emit(self._stage(region, name, part, draft, start, "error", str(error)[:4_000]))
         if self.problem is None:
-            self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:]})
+            own = {"kind": "internal"} if detail else {}  # what no stage foresees is our own fault
+            self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:], **own})
             self.failed = error
 
     def _stage(self, region: int, name: StageName, part: Part, draft: Draft, start: float, status: str, reason: str) -> Stage:
+        self.told.add((region, name))
         millis = (time.perf_counter() - start) * 1e3 if draft.millis is None else draft.millis
         return Stage.model_validate({
             "region": region, "name": name, "part": part, "status": status, "reason": reason, "millis": millis,

@@ -12,23 +12,27 @@ from compiler.trace import Event, Stage
 
 @dataclass(slots=True)
 class Tally:
-    """``native``: loop nests. ``libraries``: calls that a tuned library answers, by library.
+    """``native``: loop nests. ``kernels``: what fusion made of them. ``libraries``: calls that a tuned library answers, by library.
 
     ``fallbacks``: calls for want of a rule, by op, each with its reason.
     """
 
     graphs: int = 0
     native: int = 0
+    kernels: int = 0
     libraries: Counter[str] = field(default_factory=Counter)
     fallbacks: Counter[str] = field(default_factory=Counter)
     reasons: dict[str, str] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def count(self, event: Event) -> None:
-        """Adds what a finished ``loops`` stage says; other events say nothing of it."""
-        if not isinstance(event, Stage) or event.name != "loops" or event.status != "ok":
+        """Adds what a finished ``loops`` or ``fusion`` stage says; other events say nothing of it."""
+        if not isinstance(event, Stage) or event.name not in ("loops", "fusion") or event.status != "ok":
             return
         with self.lock:
+            if event.name == "fusion":
+                self.kernels += int(event.facts.get("kernels") or 0)
+                return
             self.graphs += 1
             self.native += int(event.facts.get("nests") or 0)
             for decision in event.decisions:
@@ -42,11 +46,14 @@ class Tally:
                     self.libraries[library] += 1
 
     def report(self) -> dict[str, Any]:
-        """The counts so far, as plain values: graphs, native nests, library calls, fallbacks, and why each op of these fell back."""
+        """The counts so far, as plain values: graphs, native nests, kernels, library calls, fallbacks, and why each op of these fell
+        back.
+        """
         with self.lock:
             return {
                 "graphs": self.graphs,
                 "native": self.native,
+                "kernels": self.kernels,
                 "libraries": dict(self.libraries),
                 "fallbacks": dict(self.fallbacks),
                 "reasons": dict(self.reasons),
@@ -54,7 +61,7 @@ class Tally:
 
     def clear(self) -> None:
         with self.lock:
-            self.graphs = self.native = 0
+            self.graphs = self.native = self.kernels = 0
             for counts in (self.libraries, self.fallbacks, self.reasons):
                 counts.clear()
 

@@ -132,9 +132,12 @@ class Timing(Record):
 
 
 class Problem(Record):
-    """Why a run or a stage failed: kind of cause, stage, message, what to do, and the place in the snippet (line 0: none)."""
+    """Why a run or a stage failed: kind of cause, stage, message, what to do, and the place in the snippet (line 0: none).
 
-    kind: Literal["snippet", "stage", "limit", "worker"]
+    ``internal`` is a fault of Fuselab's own, ``worker`` one of the machine.
+    """
+
+    kind: Literal["snippet", "stage", "limit", "worker", "internal"]
     message: Sentence
     stage: Name = ""
     hint: Sentence = ""

@@ -31,7 +31,7 @@ _READERS = {"ttir": mlir_lines, "ttgir": mlir_lines, "llir": llvm_lines, "ptx": 
 
 Steps = Iterator[tuple[str, str | bytes, dict[str, Any]]]
 
-_PARSING = threading.Lock()
+PARSING = threading.Lock()
 """Triton's first step parses Python, and CPython's parser counts its depth for all threads together: two at once end in a SystemError."""
 
 
@@ -82,7 +82,7 @@ def assemble_stepwise(
     steps = compile_stages(source, target) if steps is None else steps
     while True:
         try:
-            with nullcontext() if stage else _PARSING:
+            with nullcontext() if stage else PARSING:
                 name, product, metadata = next(steps)
         except StopIteration:
             return

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from compiler.capture.foreach import foreach_decompositions
+from compiler.capture.rewrites import rewrites
 from compiler.lowering import WHOLE
 from compiler.observe.torch_names import decomposition_table
 from compiler.ops import ATEN
@@ -35,4 +37,5 @@ KEPT = frozenset({
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     whole = WHOLE | KEPT | ATEN.keys()
-    return {op: rule for op, rule in decomposition_table(FURTHER).items() if str(op) not in whole}
+    table = {**decomposition_table(FURTHER), **foreach_decompositions()}
+    return {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites()

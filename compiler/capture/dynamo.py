@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import FrameType
 
 import torch
 from torch.fx import Graph, GraphModule, Node
@@ -62,8 +64,19 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
             return title, min(lines, default=0)
     for node in gm.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
-            return str(getattr(kind, "__name__", kind)), min(lines, default=0)
-    return "graph", own_line(stopped.frames) if stopped else 0
+            return str(getattr(kind, "__name__", kind)), min(lines, default=0) or called_at()
+    for node in gm.graph.nodes:  # none of the code is the script's: an optimiser's step, say
+        for file, name in re.findall(r'File "([^"]*)", line \d+, in (\S+)', node.meta.get("stack_trace") or "")[:1]:
+            return f"{name} of {file.rpartition('/')[2]}", min(lines, default=0) or called_at()
+    return "graph", (own_line(stopped.frames) if stopped else 0) or called_at()
+
+
+def called_at() -> int:
+    """The line of the snippet that is being executed, 0 if none is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename != SNIPPET:
+        frame = frame.f_back
+    return frame.f_lineno if frame is not None else 0
 
 
 class Places:

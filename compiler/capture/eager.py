@@ -9,16 +9,18 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
+from torch.utils._pytree import tree_map, tree_map_only
 
 from compiler.capture.listing import describe
 from compiler.capture.origins import OriginTable
+from compiler.observe.own_kernels import launched_kernel
 from compiler.recorder import Draft
 from compiler.trace import Kernel, Part
 
 MAX_CALLS = 20_000
 MAX_KERNELS = 5_000
 ALLOCATES = {"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"}
+ASKS = {"sym_size", "sym_stride", "sym_numel", "sym_storage_offset", "layout"}
 PARTS: dict[Part, str] = {"forward": "Dispatched ops", "backward": "Dispatched ops of the backward pass"}
 
 
@@ -57,7 +59,7 @@ def no_leaves(inputs: Sequence[Any]) -> list[Any]:
 def size_of(tensors: Sequence[torch.Tensor]) -> int:
     """The bytes of the elements that these tensors show, each storage once; an expanded dimension has one element."""
     seen: dict[tuple[int, int], int] = {}
-    for tensor in tensors:
+    for tensor in (one.values() if one.is_nested and one.layout == torch.jagged else one for one in tensors):
         count = 1
         for size, stride in zip(tensor.shape, tensor.stride() if tensor.layout == torch.strided else (1,) * tensor.dim(), strict=True):
             count *= size if stride or not size else 1
@@ -66,7 +68,9 @@ def size_of(tensors: Sequence[torch.Tensor]) -> int:
 
 
 class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
-    """Notes each op that reaches the dispatcher below autograd."""
+    """Notes each op that reaches the dispatcher below autograd, and those inside of higher-order ones such as ``torch.cond``."""
+
+    supports_higher_order_operators = True
 
     def __init__(self, keep: bool) -> None:
         super().__init__()
@@ -77,6 +81,8 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types
 
     def __torch_dispatch__(self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: ANN401
         kwargs = kwargs or {}
+        if not isinstance(func, torch._ops.OpOverload):
+            return self._higher_order(func, args, kwargs)
         read = tensors_in([args, kwargs])
         inputs = ", ".join(describe(tensor).rpartition(" ")[0] for tensor in read)
         result = func(*args, **kwargs)
@@ -89,12 +95,34 @@ class _Recording(TorchDispatchMode):  # type: ignore[misc]  # torch has no types
             self.calls.append(OpCall(str(func), self.node, inputs, output, *sizes, again, self.part))
         return result
 
+    def _higher_order(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:  # noqa: ANN401  # a HigherOrderOperator
+        """Runs the op's own Python code and the functions that it is given, with each op inside noted."""
+
+        def inside(function: Callable[..., Any]) -> Callable[..., Any]:
+            def noted(*values: Any) -> Any:  # noqa: ANN401  # as the function
+                with self:
+                    return function(*values)
+
+            return noted
+
+        eagerly = op.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]
+        if kernel := launched_kernel(op, kwargs):  # which of its tensors a kernel writes, only its own code says: they count as read once
+            read = tensors_in(kwargs["kwargs"])
+            inputs = ", ".join(describe(tensor).rpartition(" ")[0] for tensor in read)
+            self.calls.append(OpCall(f"triton.{kernel}", self.node, inputs, "", size_of(read), 0, None, self.part))
+            return eagerly(*args, **kwargs)
+        if op is torch.ops.higher_order.cond:  # its code asserts that no mode is on, and does nothing but choose
+            args, kwargs = tree_map(lambda value: inside(value) if isinstance(value, torch.nn.Module) else value, (args, kwargs))
+            return eagerly(*args, **kwargs)
+        with self:
+            return eagerly(*args, **kwargs)
+
 
 def moves_nothing(func: Any, read: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> bool:  # noqa: ANN401  # an OpOverload
-    """Whether the op only gives another view of memory, or memory that it does not write."""
+    """Whether the op only gives another view of memory, or memory that it does not write, or asks for a tensor's shape."""
     if any(argument.alias_info and not argument.alias_info.is_write for argument in func._schema.arguments):
         return True
-    if func.overloadpacket.__name__ in ALLOCATES:
+    if func.overloadpacket.__name__ in ALLOCATES | ASKS:
         return True
     storages = {storage for tensor in read if (storage := _storage(tensor)) is not None}
     return not func._schema.is_mutable and bool(written) and all(_storage(tensor) in storages for tensor in written)

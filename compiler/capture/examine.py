@@ -14,6 +14,7 @@ from compiler.capture.aot import CompiledPart
 from compiler.capture.eager import OpCall, describe_eager, eager_calls, no_leaves, size_of, tensors_in
 from compiler.capture.frames import Frames
 from compiler.capture.gradients import backward_of, with_gradient
+from compiler.capture.inductor_kernels import Below, record_inductor_levels
 from compiler.capture.joint import byte_count
 from compiler.capture.numerics import Numerics
 from compiler.capture.origins import Span
@@ -64,6 +65,7 @@ class Examiner:
     modules: dict[str, Span] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     compiler: CompilerName = "fuselab"
+    below: list[Below] = field(default_factory=list)
     frames: Frames = field(init=False)
 
     def __post_init__(self) -> None:
@@ -101,12 +103,12 @@ class Examiner:
             for made in call.region.compiler.parts.values():
                 if not isinstance(made, CompiledPart) and present_here(self.target):
                     made.tell_configurations()
-            if hasattr(call.region.compiler, "assemble"):
-                call.region.compiler.assemble()  # a backward part may have been compiled late
             if self.options.measure and present_here(self.target):
                 self._eager_times(call)
             if self.compiler == "eager" and present_here(self.target):
                 self._eager_call(call)
+        record_inductor_levels(self.recorder, self.target, self.below)  # last: a backward part may have been compiled late
+        self.below.clear()
 
     def _lower_backward(self, call: Call) -> None:
         """Inductor compiles a backward part when it is first called. If the script never calls it, it is called here, to be seen."""

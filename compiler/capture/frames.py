@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from compiler.capture.bytecode import disassembly, resumed
 from compiler.capture.dynamo import (
@@ -30,7 +30,7 @@ from compiler.capture.origins import SNIPPET, OriginTable, Span, dynamo_origins
 from compiler.observe.dynamo_names import FrameLog, SymbolRow, Tracing, compile_id, sizes_are_constants, tracing_now
 from compiler.observe.torch_names import Break, GuardRow, graph_break
 from compiler.recorder import Draft, Recorder
-from compiler.trace import Decision, Drawing, Problem
+from compiler.trace import Decision, Drawing, Origin, Problem
 
 MAX_CONSTANTS = 50
 STATIC = (
@@ -39,6 +39,9 @@ STATIC = (
 )
 NEVER_OPEN = "dynamic=False: every size is a constant, and a call with another size compiles the frame again."
 ZERO_ONE = "A size of 0 or 1 is always a constant, since broadcasting depends on it: another size compiles the frame again."
+TRACED_ANEW = (
+    "While this graph was compiled, something that was left open proved to be a constant: Dynamo dropped it and traced the frame anew."
+)
 NUMBER = "Dynamo takes a number of Python as a constant the first time that it compiles a frame: another value compiles the frame again."
 
 
@@ -53,6 +56,8 @@ class Captured:
     tracing: Tracing
     device: str
     stopped: tuple[Break, ...]
+    nodes: tuple[Node, ...]  # as captured: a graph that is traced anew has lost some by then
+    places: tuple[Origin, ...]  # of ``nodes``
     sizes: tuple[bool, bool] = (True, True)  # constants at first; left open once they change
     earlier: tuple[Break, ...] = ()
     extra: list[Decision] = field(default_factory=list)
@@ -63,6 +68,8 @@ class Captured:
     symbols: tuple[SymbolRow, ...] = ()
     spent: tuple[str, int] | None = None  # the limit on compiling again that a later call hit, and its value
     spent_reason: str = ""
+    given: str = ""  # what the script itself told torch.compile
+    given_up: bool = False  # Dynamo traced the frame anew after this graph had been handed over
 
     @property
     def times(self) -> int:
@@ -81,6 +88,7 @@ class Frames:
     recorder: Recorder
     log: FrameLog = field(default_factory=FrameLog)
     captured: list[Captured] = field(default_factory=list)
+    given: str = ""  # what the script told the torch.compile that is at work
     told: set[str] = field(default_factory=set)  # the frames whose breaks are in a stage
 
     def __post_init__(self) -> None:
@@ -96,8 +104,29 @@ class Frames:
         frame = compile_id()
         reason = graph_break(gm)
         stopped = tuple(self.log.breaks.get(frame, ())) or ((reason,) if reason else ())
-        number = self.recorder.region(*title_of(gm, reason, origins))
-        made = Captured(number, gm, origins, frame, tracing_now(), device, stopped, sizes_are_constants(), self._untold(frame), list(extra))
+        given_up = next((one for one in self.captured if frame and one.compile_id == frame and not one.given_up), None)
+        number = self.recorder.region(*title_of(gm, reason, origins), again=given_up is not None)
+        if given_up is not None:
+            given_up.given_up = True
+            self._emit(given_up)
+            self.recorder.skip_rest(given_up.region, f"{TRACED_ANEW} It is region {number}.")
+        nodes = tuple(gm.graph.nodes)
+        places = tuple(origins[node.name] for node in nodes)
+        made = Captured(
+            number,
+            gm,
+            origins,
+            frame,
+            tracing_now(),
+            device,
+            stopped,
+            nodes,
+            places,
+            sizes_are_constants(),
+            self._untold(frame),
+            list(extra),
+        )
+        made.given = self.given
         made.shown, made.drawing = graph_section(gm, device), drawing(gm.graph, device)
         self.captured.append(made)
         made.millis = (time.perf_counter() - start) * 1e3
@@ -146,7 +175,7 @@ class Frames:
                 self._emit(same[-1])
             return
         for made in self.captured:
-            if made.compile_id == frame:
+            if made.compile_id == frame and not made.given_up:
                 self._emit(made)
 
     def _emit(self, made: Captured) -> None:
@@ -157,8 +186,8 @@ class Frames:
             draft.millis = made.millis
 
     def _describe(self, draft: Draft, made: Captured) -> None:
-        nodes = list(made.graph.graph.nodes)
-        places = Places([made.origins[node.name] for node in nodes])
+        nodes = list(made.nodes)
+        places = Places(made.places)
         if made.compile_id == compile_id():  # when Dynamo is done with the frame, it forgets them
             made.guards, made.symbols = made.tracing.guards(), made.tracing.symbols()
         guards, symbols = made.guards, made.symbols
@@ -171,6 +200,8 @@ class Frames:
         self._bytecode(draft, places, made)
         draft.decisions += [*self._recompiles(made, places), *_specialised(made, places, guards, symbols), *made.extra]
         draft.origins = places.origins
+        if made.given_up:
+            draft.decisions.append(Decision(subject="this graph", verdict="noted", rule="traced_anew", reason=TRACED_ANEW))
         draft.facts |= {
             "operations": sum(node.op.startswith("call") for node in nodes),
             "inputs": sum(node.op == "placeholder" for node in nodes),
@@ -178,6 +209,8 @@ class Frames:
             "graph_breaks": len(made.stopped),
             "recompiles": made.times,
         }
+        if made.given:
+            draft.facts["torch_compile"] = made.given[:4_000]
         if made.compile_id:
             draft.facts["frame"] = made.compile_id
         if self.log.missing:
@@ -283,8 +316,11 @@ def _constant_sizes(made: Captured) -> list[Decision]:
     names = readable_inputs(made.graph.graph)
     tensors = [
         (names[node.name], value)
-        for node in made.graph.graph.nodes
-        if node.op == "placeholder" and isinstance(value := node_value(node), torch.Tensor) and not isinstance(value, torch.nn.Parameter)
+        for node in made.nodes
+        if node.op == "placeholder"
+        and node.name in names
+        and isinstance(value := node_value(node), torch.Tensor)
+        and not isinstance(value, torch.nn.Parameter)
     ]
     at_first, then_open = made.sizes
     if not at_first:

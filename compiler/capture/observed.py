@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from compiler.capture.aot import Shown, draws
 from compiler.capture.dynamo import readable_inputs
-from compiler.capture.inductor_kernels import record_inductor_levels
+from compiler.capture.inductor_kernels import Below
 from compiler.capture.inherited import Inherited
 from compiler.capture.joint import INFERENCE, ShownJoint, describe_joint, joint_shown
 from compiler.capture.observed_autotune import Tuned, describe_autotune
@@ -44,7 +44,6 @@ from compiler.trace import Kernel, Part, StageName
 
 BELOW: tuple[StageName, ...] = ("ttir", "ttgir", "llir", "ptx", "sass")
 COMPILED: tuple[StageName, ...] = ("aten", "loops", "fusion", "autotune", "code", "wrapper")
-EAGER = "Eager PyTorch compiles nothing: each op is a kernel of its own, as the eager tab shows."
 NO_TRITON = "The CPU's kernels are C++, which g++ compiles without this stage."
 NO_ASSEMBLY = "The machine code of Inductor's C++ is not shown."
 NOTHING = "Inductor had nothing to compile in this part."
@@ -97,6 +96,7 @@ class ObservedCompiler:
     target: Target
     present: bool  # asked before Inductor runs: while it is turned to a target, that device seems to be here
     missing: Lacking
+    below: list[Below]  # what is left to be taken to machine code
     parts: dict[Part, ObservedPart] = field(default_factory=dict)
     mutated: tuple[int, ...] = ()
     passes: PassLog = field(default_factory=PassLog)
@@ -106,7 +106,6 @@ class ObservedCompiler:
     seen: int = 0
     told_of_region: bool = False
     inherited: Inherited = field(default_factory=Inherited)
-    pending: dict[Part, tuple[str, dict[str, tuple[tuple[int, ...], ...]], Places]] = field(default_factory=dict)
     undecided: list[ByDefault] = field(default_factory=list)
 
     @property
@@ -129,14 +128,7 @@ class ObservedCompiler:
                 compile_observed(moved, fakes, private_folder(), settings, self, self.passes)
             compiled = self.graph
         self._region_stages()
-        self.assemble()
         return compiled
-
-    def assemble(self) -> None:
-        """The stages below Triton of the parts that were compiled since; not while Inductor compiles."""
-        while self.pending:
-            part, (code, marks, places) = self.pending.popitem()
-            record_inductor_levels(self.recorder, self.region, part, code, self.target, marks, places.origins)
 
     # What Inductor tells
 
@@ -198,7 +190,8 @@ class ObservedCompiler:
         else:
             self._generated(part, sighting, places, kernels, compiled)
         if self.target.is_gpu and sighting.code.code:
-            self.pending[part] = (sighting.code.code, kernel_marks(sighting.code, views, places), places)
+            marks = kernel_marks(sighting.code, views, places)
+            self.below.append(Below(self.region, part, sighting.code.code, marks, places.origins))
         else:
             for below in BELOW:
                 self._skip(below, part, NO_ASSEMBLY if below == "sass" else NO_TRITON)
@@ -287,21 +280,19 @@ def observe_region(
     gm: GraphModule,
     inputs: Sequence[Any],
     *,
-    compiler: str,
     settings: Mapping[str, Any],
     target: Target,
     recorder: Recorder,
     observer: Observer,
 ) -> Callable[..., Any]:
-    """Has Inductor compile one of Dynamo's graphs, or leaves it to eager."""
+    """Has Inductor compile one of Dynamo's graphs; where the installed PyTorch lacks what observing takes, the graph runs in eager."""
     captured = observer.frames.capture(gm, observer.modules, "cuda" if target.is_gpu else "", [])
     region, origins = captured.region, captured.origins
-    missing = lacking() if compiler == "inductor" else Lacking((), {})
-    made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing)
-    unable = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on." if missing.core else ""
-    reason = EAGER if compiler == "eager" else unable
-    if not reason:
+    missing = lacking()
+    made = ObservedCompiler(region, gm, recorder, origins, target, present_here(target), missing, observer.below)
+    if not missing.core:
         return Region(region, gm, made, made.compile(inputs, settings), observer)
+    reason = f"The installed PyTorch lacks {', '.join(missing.core)}, which observing relies on."
     for name in ("joint", "passes"):
         made._skip(name, "", reason)
     for name in (*COMPILED, *BELOW, "timing", "numerics"):

@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 
 from compiler.capture.aot import AotCompiler
 from compiler.capture.frames import Frames
+from compiler.capture.inductor_kernels import Below
 from compiler.capture.origins import Span
 from compiler.capture.present import present_here
 from compiler.options import Options
@@ -20,7 +21,8 @@ from compiler.target import Target
 class Observer(Protocol):
     """Who wants to look at regions while a snippet runs. ``modules``: where the snippet built each module, by its id as text.
 
-    ``frames`` has the regions found so far, and emits their ``dynamo`` stages.
+    ``frames`` has the regions found so far, and emits their ``dynamo`` stages. ``below``: code of Inductor's for when the
+    script is done.
     """
 
     @property
@@ -28,6 +30,9 @@ class Observer(Protocol):
 
     @property
     def frames(self) -> Frames: ...
+
+    @property
+    def below(self) -> list[Below]: ...
 
     def called(self, region: Region, inputs: Sequence[Any]) -> None:
         """The region is about to run for the first time, with these inputs."""

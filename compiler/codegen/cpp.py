@@ -19,6 +19,8 @@ from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load,
 from compiler.sizes import Size, Sym, divisor, found, hint
 from compiler.trace import Origin
 
+JOINED = {"add": "{} + {}", "mul": "{} * {}", "max": "fuselab::maximum({}, {})", "min": "fuselab::minimum({}, {})"}
+"""What a store over an element leaves there, of the element and the new value."""
 C_TYPES = {
     "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "int64": "int64_t", "int32": "int32_t",
     "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t", "bool": "bool",
@@ -129,7 +131,7 @@ def may_fail(kernel: KernelSource) -> bool:
 def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
     """The kernels behind one prelude."""
     writer = Writer()
-    writer.line(prelude().rstrip())
+    writer.line(prelude("\n".join(kernel.text for kernel in kernels)).rstrip())
     if any("fuselab::row<" in kernel.text for kernel in kernels):
         writer.line(ROWS)
     starts: list[tuple[str, int]] = []
@@ -495,12 +497,15 @@ class _CppKernel:
 
     def _store(self, line: Store) -> None:
         element, value = f"{self.parameters[line.buffer]}[{self._address(line)}]", self._stored(line)
-        if line.over == "add" and line.dtype in HALVES:
+        if line.over in JOINED and line.dtype in HALVES:
             source = self.kernel.body[line.value]
             narrowed = isinstance(source, Apply) and line.value in self.plan.unread
-            added = f"round_{line.dtype}({self._value(operands(source)[0])})" if narrowed else self._value(line.value)
-            value = f"to_{line.dtype}(from_{line.dtype}({element}) + {added})"
-        self.line(f"{element} {'+=' if line.over == 'add' and line.dtype not in HALVES else '='} {value};", line.origin)
+            new = f"round_{line.dtype}({self._value(operands(source)[0])})" if narrowed else self._value(line.value)
+            value = f"to_{line.dtype}({JOINED[line.over].format(f'from_{line.dtype}({element})', new)})"
+        elif line.over in JOINED:
+            kind = C_TYPES[line.dtype]
+            value = JOINED[line.over].format(element, f"static_cast<{kind}>({value})")
+        self.line(f"{element} = {value};", line.origin)
 
     def _running_value(self, position: int, line: Scan) -> str:
         return running_of(line, self._dtype(line.arg)).result(f"v{position}", "[j]" if self.vertical else "")

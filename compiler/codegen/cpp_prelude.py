@@ -1,7 +1,8 @@
-"""C++ that every translation unit begins with: 16-bit floats, NaN-aware extrema, and libm functions that GCC may call as vectors."""
+"""C++ that a translation unit begins with: 16-bit floats, NaN-aware extrema, functions of libm and of the table of ops."""
 
 from __future__ import annotations
 
+from compiler.codegen.cpp_vectors import COMMON, vectors
 from compiler.ops import cpp_prelude
 
 FLAGS = (
@@ -19,14 +20,6 @@ FLAGS = (
 )
 LIBRARIES = ("-lmvec", "-lm")
 
-# Functions of glibc's libmvec since 2.35; the headers offer them only under -ffast-math, so they are declared here.
-UNARY = (
-    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "cos", "cosh", "erf", "erfc", "exp", "exp10", "exp2", "expm1",
-    "log", "log10", "log1p", "log2", "sin", "sinh", "tan", "tanh",
-)  # fmt: skip
-BINARY = ("atan2", "hypot", "pow")
-
-
 PLAIN = ("ceil", "fabs", "floor", "lgamma", "nearbyint", "sqrt", "trunc")
 PLAIN_BINARY = ("copysign", "fmod", "nextafter")
 _TYPES = (("float", "f"), ("double", ""))
@@ -42,15 +35,12 @@ STANDARD = "\n".join([
     "#define INT64_C(number) __INT64_C(number)",
     "#define INFINITY __builtin_inff()",
     '#define NAN __builtin_nanf("")',
-    '#define FUSELAB_VECTOR __attribute__((simd("notinbranch"), const))',
     'extern "C" {',
-    *_lines("FUSELAB_VECTOR {t} {name}{f}({t}) noexcept;", UNARY),
-    *_lines("FUSELAB_VECTOR {t} {name}{f}({t}, {t}) noexcept;", BINARY),
     *(f"double {name}(double) noexcept;" for name in ("j0", "j1", "y0", "y1")),
     "}",
     "namespace std {",
-    *_lines("inline {t} {name}({t} a) {{ return __builtin_{name}{f}(a); }}", (*UNARY, *PLAIN)),
-    *_lines("inline {t} {name}({t} a, {t} b) {{ return __builtin_{name}{f}(a, b); }}", (*BINARY, *PLAIN_BINARY)),
+    *_lines("inline {t} {name}({t} a) {{ return __builtin_{name}{f}(a); }}", PLAIN),
+    *_lines("inline {t} {name}({t} a, {t} b) {{ return __builtin_{name}{f}(a, b); }}", PLAIN_BINARY),
     *_lines("inline {t} fma({t} a, {t} b, {t} c) {{ return __builtin_fma{f}(a, b, c); }}", ("fma",)),
     *_lines("inline bool signbit({t} a) {{ return __builtin_signbit{f}(a); }}", ("signbit",)),
     "template <class T> constexpr bool is_signed_v = T(-1) < T(0);",
@@ -95,7 +85,7 @@ template <typename T> static inline T smaller(T value, T best) { return value < 
 """
 
 
-def prelude() -> str:
-    """All of it, with what the table of ops calls."""
-    called = "\n".join(line for line in cpp_prelude().splitlines() if not line.startswith("#include"))
-    return f"{STANDARD}\n{called.rstrip()}\n{CONVERSIONS}"
+def prelude(code: str) -> str:
+    """What the C++ text calls, directly or through the functions of the table of ops."""
+    called = cpp_prelude(code)
+    return f"{STANDARD}\n{COMMON}\n{vectors(called + code)}\n{called.rstrip()}\n{CONVERSIONS}"

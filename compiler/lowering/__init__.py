@@ -131,6 +131,10 @@ def _call(lowering: Lowering, node: Node) -> Result:
     if not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):
         raise CompileError("loops", f"a call of {overload_name(node.target)} is no ATen op", hint="report this program")
     op = overload_name(node.target)
+    if op not in RULES and _is_view(node.target):
+        view = lowering.view_of(node.args[0], value)
+        if view is not None:
+            return view
     library = library_for(op)
     why = ""
     mark = lowering.mark()
@@ -146,6 +150,14 @@ def _call(lowering: Lowering, node: Node) -> Result:
     if why and library.rule == "fallback":
         return lowering.extern(node, library.name(lowering.target), "unsupported", f"PyTorch's own kernel is called: {why}.")
     return lowering.extern(node, library.name(lowering.target), library.rule, library.reason)
+
+
+def _is_view(target: object) -> bool:
+    """Whether the result is the operand's memory."""
+    if not isinstance(target, torch._ops.OpOverload) or len(target._schema.returns) != 1:
+        return False
+    alias = target._schema.returns[0].alias_info
+    return alias is not None and not alias.is_write
 
 
 def _item(lowering: Lowering, node: Node) -> Result:

@@ -27,6 +27,15 @@ def lower_zeros(lowering: Lowering, node: Node) -> Ref:
     return constant(lowering, node, 0)
 
 
+@lowers(
+    "aten.empty.memory_format", "aten.empty_like.default", "aten.empty_permuted.default", "aten.empty_strided.default",
+    "aten.new_empty.default", "aten.new_empty_strided.default",
+)  # fmt: skip
+def lower_empty(lowering: Lowering, node: Node) -> Ref:
+    """What the memory holds is left open: zeros, which nobody computes where all of it is written over."""
+    return constant(lowering, node, 0)
+
+
 @lowers("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default")
 def lower_ones(lowering: Lowering, node: Node) -> Ref:
     return constant(lowering, node, 1)

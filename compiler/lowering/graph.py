@@ -5,7 +5,7 @@ extern call.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import torch
@@ -129,6 +129,21 @@ class Lowering:
         if known is None or self.buffers[known[0]].dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
             return None
         return Ref(known[0], self.shape(meta), self.strides(meta), self.offset(meta) - known[1])
+
+    def view_of(self, operand: object, meta: object) -> Ref | None:
+        """``meta`` as a view of an operand that has other storage on record, or None.
+
+        AOTAutograd makes one node of equal ones, and views of those that are gone still name their storage.
+        """
+        base = operand.meta.get("val") if isinstance(operand, Node) else None
+        ref = self.results.get(operand) if isinstance(operand, Node) else None
+        if not isinstance(ref, Ref) or not isinstance(base, torch.Tensor) or not isinstance(meta, torch.Tensor):
+            return None
+        known = self.buffers[ref.buffer]
+        if meta.layout != torch.strided or known.dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
+            return None
+        self.storages[meta.untyped_storage()._cdata] = ref.buffer, self.offset(base) - ref.offset
+        return self.view(meta)
 
     # -- trying a rule
 
@@ -274,11 +289,15 @@ class Lowering:
         return results[0] if single else tuple(results)
 
     def graph(self, inputs: Sequence[str | None], outputs: Sequence[Ref | Symbol | OpenNumber | None]) -> Graph:
-        """The finished graph, without nests whose results nobody reads."""
+        """The finished graph, without nests whose results nobody reads.
+
+        Such results of calls have no name: a library may leave them out, whatever its description says.
+        """
         used = {output.buffer for output in outputs if isinstance(output, Ref)}
         kept: list[Step] = []
         for step in reversed(self.steps):
             if isinstance(step, Extern):
+                step = replace(step, outputs=tuple(name if name in used else None for name in step.outputs))
                 used |= {ref.buffer for ref in step.refs()}
             elif step.store.buffer in used:
                 used |= {line.buffer for line in step.loads()}

@@ -77,10 +77,10 @@ def lower_slice_scatter(lowering: Lowering, node: Node) -> Ref:
     size = base.shape[axis]
     start = 0 if arguments["start"] is None else lowering.whole_number(arguments["start"])
     start = max(0, start + size) if start < 0 else min(start, size)
-    if arguments["step"] != 1:
-        raise Unsupported("loops", "a slice with a step is written")
-    stop = start + source.shape[axis]
-    return overlaid(lowering, node, base, source, axis, start, stop)
+    step = int(lowering.number(arguments["step"]))
+    if step != 1:
+        return interleaved(lowering, node, base, source, axis, start, step)
+    return overlaid(lowering, node, base, source, axis, start, start + source.shape[axis])
 
 
 @lowers("aten.select_scatter.default")
@@ -104,6 +104,22 @@ def overlaid(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, 
     new = builder.cast(builder.load_at(source, lowering.dtype(source), offset, source.strides, mask=inside), dtype)
     old = builder.load(base, dtype)
     return lowering.finish(node, builder, builder.apply("where", inside, new, old, dtype=dtype))
+
+
+def interleaved(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: int, start: Size, step: int) -> Ref:
+    """``base`` with ``source`` at each ``step``-th place along ``axis`` from ``start`` on."""
+    builder = lowering.builder(base.shape)
+    dtype = lowering.dtype(base)
+    ahead = builder.position([int(k == axis) for k in range(len(base.shape))], -start)
+    every = builder.constant(step, "int64")
+    number = builder.apply("floor_divide", ahead, every, dtype="int64")
+    on_step = builder.apply("eq", builder.apply("mul", number, every, dtype="int64"), ahead, dtype="bool")
+    inside = builder.apply("logical_and", on_step, builder.within(number, 0, source.shape[axis]), dtype="bool")
+    strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
+    along = ((number, source.strides[axis]),)
+    new = builder.load_at(source, lowering.dtype(source), source.offset, strides, mask=inside, indirect=along)
+    old = builder.load(base, dtype)
+    return lowering.finish(node, builder, builder.apply("where", inside, builder.cast(new, dtype), old, dtype=dtype))
 
 
 @lowers("aten.flip.default")

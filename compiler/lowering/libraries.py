@@ -25,11 +25,13 @@ ATTENTION = Library(
     "attention", "Attention goes to PyTorch's fused attention kernels.", "ATen flash attention", "FlashAttention", "AOTriton"
 )
 SORT = Library("sort", "Sorting needs passes over the data that one loop nest cannot express.", "ATen", "CUB", "hipCUB")
+ALLOCATION = Library("allocation", "Memory without values is made: nothing is computed.", "ATen", "ATen", "ATen")
 FALLBACK = Library("fallback", "No lowering rule exists for this op: PyTorch's own kernel is called.", "ATen", "ATen", "ATen")
 
 BY_PACKET: dict[str, Library] = {
     **dict.fromkeys(("mm", "bmm", "addmm", "baddbmm", "addmv", "mv", "dot", "addbmm", "_int_mm", "_scaled_mm", "linear", "matmul"), MATMUL),
     **dict.fromkeys(("convolution", "convolution_backward", "_convolution", "cudnn_convolution", "mkldnn_convolution"), CONVOLUTION),
+    **dict.fromkeys(("empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"), ALLOCATION),
     **dict.fromkeys(("sort", "topk", "argsort", "kthvalue", "median", "mode", "unique_consecutive", "_unique2", "msort"), SORT),
 }
 

@@ -9,13 +9,29 @@ from typing import Literal, cast
 
 import torch
 
-from compiler.ir import Apply, Buffer, Constant, DType, Line, Load, Nest, Number, OpenNumber, Position, Reduce, Ref, Scan, Store, Value
+from compiler.ir import (
+    Apply,
+    Buffer,
+    Constant,
+    DType,
+    Line,
+    Load,
+    Nest,
+    Number,
+    OpenNumber,
+    Over,
+    Position,
+    Reduce,
+    Ref,
+    Scan,
+    Store,
+    Value,
+)
 from compiler.sizes import Size, Sym, hint, is_one, plain, same
 
 StrideMap = Callable[[tuple[Size, ...]], tuple[Size, ...]]
 ReduceOp = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin"]
 ScanOp = Literal["sum", "prod", "logaddexp", "max", "min", "lastmax", "lastmin"]
-Over = Literal["", "set", "add"]
 HALF = ("float16", "bfloat16")
 FLOATS = ("float64", "float32", *HALF)
 

@@ -14,7 +14,7 @@ from compiler.errors import Unsupported
 from compiler.ir import OpenNumber, Ref, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
 from compiler.lowering.nests import FLOATS, HALF, NestBuilder
-from compiler.ops import ATEN, Row
+from compiler.ops import ATEN, OPS, Row
 from compiler.sizes import Sym
 
 Operand = Ref | OpenNumber
@@ -142,3 +142,12 @@ def lower_overwrite(lowering: Lowering, node: Node) -> Ref:
     source = lowering.ref(node.args[1])
     builder = lowering.builder(lowering.meta(node).shape)
     return lowering.finish(node, builder, builder.load(source, lowering.dtype(source)))
+
+
+@lowers("prims.fma.default")
+def lower_fma(lowering: Lowering, node: Node) -> Ref:
+    """``a * b + c``, rounded once; Dynamo writes ``addcmul_`` so."""
+    operands = [operand(lowering, argument) for argument in node.args]
+    builder, dtype = lowering.builder(lowering.meta(node).shape), dtype_name(lowering.meta(node).dtype)
+    values = [load(lowering, builder, item) for item in operands]
+    return lowering.finish(node, builder, apply_row(lowering, builder, OPS["fma"], operands, values, dtype))

@@ -9,20 +9,25 @@ import torch
 from torch.fx import Node
 
 from compiler.errors import Unsupported
-from compiler.ir import Buffer, Ref, Value
+from compiler.ir import Buffer, Over, Ref, Value
 from compiler.lowering.graph import Lowering, lowers, overload_name
 from compiler.lowering.index import chosen_shape, gathered, index_refs, place, wrapped
-from compiler.lowering.nests import NestBuilder, Over
+from compiler.lowering.nests import NestBuilder
 from compiler.lowering.pointwise import bound_arguments
 from compiler.sizes import known
 
 NO_ATOMIC = ("bfloat16", "bool", "int8", "uint8", "int16")
 """What GPUs cannot add to in memory as one step."""
 
+JOINS: dict[str, Over] = {"None": "set", "prod": "mul", "amax": "max", "amin": "min", "sum": "add", "mean": ""}
+"""The ways of ``scatter_reduce``; without one, values are replaced."""
+
 
 def begun(lowering: Lowering, node: Node, base: Ref, over: Over) -> Buffer:
     """The node's result as a copy of ``base``, to be written over."""
     dtype = lowering.dtype(base)
+    if over in ("mul", "max", "min") and (dtype == "bool" or lowering.target.is_gpu):
+        raise Unsupported("loops", "joining values in memory otherwise than by adding them is not one step")
     if over == "add" and (dtype == "bool" or (lowering.target.is_gpu and dtype in NO_ATOMIC)):
         raise Unsupported("loops", f"adding to {dtype} in memory is not one step")
     buffer = lowering.output(node.name, lowering.meta(node))
@@ -45,11 +50,13 @@ def valued(lowering: Lowering, builder: NestBuilder, value: object, dtype: str) 
     return builder.constant(lowering.number(value), dtype)
 
 
-@lowers("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default")
+@lowers("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default", "aten.scatter_reduce.two")
 def lower_scatter(lowering: Lowering, node: Node) -> Ref:
     """The element at each point of the index goes where the index says along one axis."""
     arguments = bound_arguments(node)
-    over: Over = "add" if "scatter_add" in overload_name(node.target) else "set"
+    over: Over = "add" if "scatter_add" in overload_name(node.target) else JOINS[str(arguments.get("reduce"))]
+    if not arguments.get("include_self", True) or over == "":
+        raise Unsupported("loops", f"what is joined is not {arguments['reduce']} with the operand")
     base, index = lowering.ref(arguments["self"]), lowering.ref(arguments["index"])
     if not base.shape or len(index.shape) != len(base.shape):
         raise Unsupported("loops", "the operand has no axis")

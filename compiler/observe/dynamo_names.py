@@ -233,7 +233,9 @@ def _source_name(source: Any) -> str:  # noqa: ANN401  # a Source of Dynamo's: i
 def _number(hint: Any) -> str:  # noqa: ANN401  # a number of sympy's
     if hint is None:
         return ""
-    return str(hint) if getattr(hint, "is_integer", True) else str(float(hint))
+    if getattr(hint, "is_integer", True) or not getattr(hint, "is_number", False):  # the ragged size of a nested tensor has no number
+        return str(hint)
+    return str(float(hint))
 
 
 def _range(found: Any) -> str:  # noqa: ANN401  # a ValueRanges

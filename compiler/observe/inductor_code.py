@@ -21,6 +21,7 @@ RELIES_ON = (
     "torch._inductor.codegen.cpp.CppScheduling.define_kernel",
     "torch._inductor.codegen.triton.TritonScheduling.define_kernel",
     "torch._inductor.scheduler.Scheduler.codegen_extern_call",
+    "torch._inductor.codegen.wrapper.PythonWrapperCodegen.define_user_defined_triton_kernel",
     "torch._inductor.codegen.wrapper.PythonWrapperCodegen.run_wrapper_ir_passes",
 )
 PLANNED = ("AllocateLine", "ReuseLine", "FreeIfNotReusedLine", "FreeLine", "ReinterpretLine")
@@ -28,7 +29,8 @@ PLANNED = ("AllocateLine", "ReuseLine", "FreeIfNotReusedLine", "FreeLine", "Rein
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One call in the wrapper: a generated kernel with the scheduler nodes that it computes, or a call of a library."""
+    """One call in the wrapper: a kernel with the scheduler nodes that it computes, or a call of a library. A script's own kernel is no
+    ``extern``, since its text is in the code."""
 
     kernel: str
     nodes: tuple[str, ...]
@@ -87,9 +89,19 @@ def watching_code(log: CodeLog) -> Iterator[None]:
         log.module = loaded(self, *args, **kwargs)
         return log.module
 
+    own, defined = PythonWrapperCodegen.define_user_defined_triton_kernel, []
+
+    def define(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        result = own(self, *args, **kwargs)
+        defined.append(str(result[0]))
+        return result
+
     def called(self: Any, node: Any) -> Any:  # noqa: ANN401  # a scheduler node
-        log.launches.append(Launch(_extern_name(node.node), (node.get_name(),), extern=True, origins=origin_names(node.node, alone=True)))
-        return extern(self, node)
+        before = len(defined)
+        result = extern(self, node)
+        (name, library) = (defined[-1], False) if len(defined) > before else (_extern_name(node.node), True)
+        log.launches.append(Launch(name, (node.get_name(),), extern=library, origins=origin_names(node.node, alone=True)))
+        return result
 
     def plan(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
         result = planned(self, *args, **kwargs)
@@ -105,6 +117,7 @@ def watching_code(log: CodeLog) -> Iterator[None]:
             (CppScheduling, "define_kernel", _defined(CppScheduling.define_kernel, log)),
             (TritonScheduling, "define_kernel", _defined(TritonScheduling.define_kernel, log)),
             (Scheduler, "codegen_extern_call", called),
+            (PythonWrapperCodegen, "define_user_defined_triton_kernel", define),
             (PythonWrapperCodegen, "run_wrapper_ir_passes", plan),
         ):
             stack.enter_context(patch.object(owner, name, value))

@@ -25,7 +25,7 @@ COUNTERS = "torch._dynamo.utils.counters"
 
 
 class UnknownEntry(ValueError):
-    """A name or a value that PyTorch's configuration does not take. ``hint``: what to write instead."""
+    """A name or a value that PyTorch does not take: an entry of its configuration, or a backend. ``hint``: what to write instead."""
 
     def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
@@ -74,6 +74,8 @@ def _nearest(kind: str, name: str, known: Sequence[str]) -> str:
 
 def _typed(full: str, value: Scalar, now: object, declared: object) -> Any:  # noqa: ANN401
     """The value, if it is of the type that the entry has now; an entry that is None takes anything."""
+    if now is None and value is not None and _takes_code(declared):
+        raise UnknownEntry(f"{full} is a function, not {type(value).__name__}: {value!r}", "Set it in the script itself.")
     if value is None or now is None:
         return value
     if isinstance(now, bool) is isinstance(value, bool) and (
@@ -85,6 +87,11 @@ def _typed(full: str, value: Scalar, now: object, declared: object) -> Any:  # n
     raise UnknownEntry(
         f"{full} is {type(now).__name__}, not {type(value).__name__}: {value!r}", f"Its value here is {now!r}; give one of that type."
     )
+
+
+def _takes_code(declared: object) -> bool:
+    """Whether the entry's annotation asks for a function or one of Inductor's passes, which no number or string can be."""
+    return any(name in str(declared) for name in ("Callable[", "custom_graph_pass."))
 
 
 def _admits(declared: object, value: Scalar) -> bool:
@@ -138,9 +145,25 @@ def _equal(first: object, second: object) -> bool:
 
 
 def settings_of(mode: str | None, options: Mapping[str, Any] | None, dynamic: bool | None) -> dict[str, Any]:
-    """The configuration that ``torch.compile`` sets for these arguments; it raises RuntimeError for what it does not know."""
+    """The configuration that ``torch.compile`` sets for these arguments.
+
+    Raises UnknownEntry for an option that there is not, RuntimeError for whatever else it does not take.
+    """
+    known = list(_module("inductor").get_config_copy())
+    for name in options or {}:
+        if name.replace("-", "_") not in known:
+            hint = _nearest("inductor", name, known).replace("inductor.", "")
+            raise UnknownEntry(f"torch.compile has no option {name!r}: Inductor's configuration has no such entry", hint)
     settings: dict[str, Any] = dict(torch._TorchCompileInductorWrapper(mode, dict(options) if options else None, dynamic).config)
     return settings
+
+
+def check_backend(name: str) -> None:
+    """Raises UnknownEntry if no backend of ``torch.compile`` has this name."""
+    known = torch.compiler.list_backends(exclude_tags=())
+    if name not in known:
+        close = difflib.get_close_matches(name, known, 3) or torch.compiler.list_backends()
+        raise UnknownEntry(f"torch.compile has no backend {name!r}", f"Did you mean {' or '.join(map(repr, close))}?")
 
 
 def phase_times() -> dict[str, float]:

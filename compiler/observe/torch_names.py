@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 RELIES_ON = (
+    "torch._C._dispatch_get_all_op_names",
     "torch._guards.TracingContext.try_get",
     "torch._guards.Guard.create_fn_name",
     "torch._dynamo.backends.common.aot_autograd",
@@ -143,6 +144,16 @@ def decomposition_table(names: Sequence[str]) -> dict[Any, Callable[..., Any]]:
 
     packets = [getattr(torch.ops.aten, name) for name in names if hasattr(torch.ops.aten, name)]
     return {**core_aten_decompositions(), **get_decompositions(packets)}
+
+
+def aten_overloads(prefix: str) -> list[Any]:
+    """All overloads of ATen whose names begin so, functional and in-place ones."""
+    found = []
+    for full in sorted(torch._C._dispatch_get_all_op_names()):
+        packet, _, overload = full.removeprefix("aten::").partition(".")
+        if full.startswith("aten::") and packet.startswith(prefix):
+            found.append(getattr(getattr(torch.ops.aten, packet), overload or "default"))
+    return found
 
 
 def optimize(backend: Callable[..., Any], *, fullgraph: bool, dynamic: bool | None) -> Callable[[Any], Any]:

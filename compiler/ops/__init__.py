@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.ops import activation, arithmetic, comparison, functions, reductions, scans, special
-from compiler.ops.prelude import CPP_PRELUDE, cpp_prelude, triton_prelude
+from compiler.ops.prelude import cpp_prelude, triton_prelude
 from compiler.ops.row import CPP_TYPES, TRITON_TYPES, Kind, ReductionRow, Row, kind_of
 from compiler.ops.scans import ScanRow
 
@@ -28,7 +28,6 @@ SCANS: dict[str, ScanRow] = {row.op: row for row in scans.ROWS}
 
 __all__ = [
     "ATEN",
-    "CPP_PRELUDE",
     "CPP_TYPES",
     "OPS",
     "REDUCTIONS",

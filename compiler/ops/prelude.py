@@ -1,23 +1,19 @@
-"""Functions that templates call beyond those of the language: ``cpp_prelude()`` for C++, ``triton_prelude(code)`` for what a Triton text
-calls.
-"""
+"""Functions that templates call beyond those of the language: what a C++ text calls, and what a Triton text calls."""
 
 from __future__ import annotations
 
 import re
 
-CPP_PRELUDE = """\
-#include <cmath>
-#include <cstdint>
-#include <type_traits>
+CPP_FAULT = """\
+// What eager raises for: the kernel goes on with 0, and the wrapper raises once it has ended.
+static int fault = 0;
+"""
 
-namespace fuselab {
+CPP_FUNCTIONS = """\
 // NaN wins. In two steps, since GCC vectorises no nested choice of this kind.
 template <class T> inline T maximum(T a, T b) { const T larger = a > b ? a : b; return a != a ? a : larger; }
 template <class T> inline T minimum(T a, T b) { const T smaller = a < b ? a : b; return a != a ? a : smaller; }
 
-// What eager raises for: the kernel goes on with 0, and the wrapper raises once it has ended.
-static int fault = 0;
 inline int64_t failed(int code) { __atomic_store_n(&fault, code, __ATOMIC_RELAXED); return 0; }
 inline int64_t within(int64_t index, int64_t size) { return (uint64_t)index < (uint64_t)size ? index : failed(1); }
 
@@ -132,7 +128,6 @@ inline float randn(int64_t seed, int64_t offset) {
   philox(seed, offset, first, second);
   return std::sqrt(-2.0f * std::log(maximum(1.0e-7f, unit(first)))) * std::cos(6.283185307179586f * unit(second));
 }
-}  // namespace fuselab
 """
 
 _TRITON: dict[str, str] = {
@@ -202,9 +197,25 @@ def fuselab_mish_slope(x):
 }
 
 
-def cpp_prelude() -> str:
-    """What every generated C++ file begins with."""
-    return CPP_PRELUDE
+def _functions(text: str) -> dict[str, str]:
+    """The C++ functions by name, each with the comment above it."""
+    starts = [match.start() for match in re.finditer(r"^(?:// .*\n)*(?:template <|inline )", text, re.MULTILINE)]
+    parts = [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)], strict=True)]
+    return {re.search(r"(\w+)\(", part[part.index("inline ") :])[1]: part for part in parts}  # type: ignore[index]  # each has one
+
+
+_CPP = _functions(CPP_FUNCTIONS)
+
+
+def cpp_prelude(code: str) -> str:
+    """The functions that the C++ text calls, and those that these call, in namespace ``fuselab``."""
+    wanted: set[str] = set()
+    todo = code
+    while new := {name for name in _CPP if name not in wanted and re.search(rf"\b{name}\b", todo)}:
+        wanted |= new
+        todo = "\n".join(_CPP[name] for name in new)
+    chosen = "".join(text for name, text in _CPP.items() if name in wanted)
+    return f"namespace fuselab {{\n{CPP_FAULT}{chosen}}}  // namespace fuselab\n"
 
 
 def triton_prelude(code: str) -> str:

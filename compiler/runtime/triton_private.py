@@ -82,7 +82,7 @@ def ast_source(source: KernelSource) -> Any:  # noqa: ANN401
 def compile_stages(source: KernelSource, target: Target) -> Iterator[tuple[str, str | bytes, dict[str, Any]]]:
     """(name, product, metadata so far) for ttir, ttgir, llir, ptx and cubin, or amdgcn and hsaco, each as soon as it exists."""
     given = {"num_warps": source.warps, "num_stages": source.stages, "enable_fp_fusion": False}
-    return program_stages(source.name, ast_source(source), given, target)
+    yield from program_stages(source.name, ast_source(source), given, target)  # nothing is parsed before the first stage is asked for
 
 
 def inductor_program(tuner: Any, constants: Mapping[str, Any]) -> Any:  # noqa: ANN401  # Inductor's CachingAutotuner

@@ -207,7 +207,7 @@ def with_spaces(pair: Pair) -> Pair:
 
 
 def _device(rounds: Rounds, group: Group) -> str:
-    return rounds.buffers[min(group.writes)].device
+    return rounds.buffers[min(group.writes or group.reads)].device  # an assertion writes nothing
 
 
 def fuse(graph: Graph, policy: Policy) -> tuple[tuple[Group, ...], tuple[Decision, ...]]:

@@ -42,6 +42,10 @@ def choose(namespace: dict[str, Any], filename: str) -> Choice:
     """
     name = next((name for name in NAMES if callable(namespace.get(name))), None) or _last_callable(namespace, filename)
     if name is None:
+        made = _last_class(namespace)
+        if made is not None:
+            hint = f"Make one, model = {made.__name__}(...), beside its inputs, or call torch.compile({made.__name__}(...)) yourself."
+            raise NothingToCompile(f"There is nothing to compile: the script keeps no module of its class {made.__name__}.", hint)
         raise NothingToCompile("There is nothing to compile: the script defines no function or module.", DEFINE_INPUTS)
     callee = namespace[name]
     said = name
@@ -80,6 +84,12 @@ def _last_callable(namespace: dict[str, Any], filename: str) -> str | None:
         if (own or isinstance(value, torch.nn.Module)) and name not in HELPERS and not name.startswith("_"):
             found = name
     return found
+
+
+def _last_class(namespace: dict[str, Any]) -> type | None:
+    """The last class of modules that the script defines."""
+    own = [value for value in namespace.values() if isinstance(value, type) and issubclass(value, torch.nn.Module)]
+    return next((value for value in reversed(own) if value.__module__ == "__main__"), None)
 
 
 def _from_top_level(callee: Callable[..., Any], namespace: dict[str, Any], name: str) -> dict[str, str]:

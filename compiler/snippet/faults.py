@@ -6,12 +6,14 @@ import re
 import socket
 import traceback
 from collections.abc import Iterator
+from typing import Literal
 
 from compiler.capture.origins import SNIPPET
 from compiler.errors import CompileError
+from compiler.observe.inductor_config import UnknownEntry
 from compiler.observe.torch_names import cause, is_broken_promise, is_compiled_too_often, is_untraceable, user_frames
 from compiler.recorder import Recorder
-from compiler.trace import Problem
+from compiler.trace import Problem, StageName
 
 MAX_MESSAGE = 3_000
 MAX_DETAIL = 20_000
@@ -25,6 +27,39 @@ HINTS: dict[type[BaseException], str] = {
     PermissionError: "In the playground a snippet reads Python's packages and writes to its own temporary folder, and nothing else.",
     socket.gaierror: "A snippet in the playground has no network: make the data in the snippet itself, such as with torch.randn.",
 }
+
+NO_OTHERS = (
+    "A snippet in the playground has no network and no processes of its own, nor memory shared between them: compute in this one process."
+)
+IN_FILES = (
+    "Inductor wanted to write files where a run may not, such as a folder of debugging files: leave out the entry of its configuration "
+    "that asks for them."
+)
+IN_INDUCTOR = (
+    "Inductor itself raised this while it compiled. Leave out what was set of its configuration; if it raises it without, it is a fault of "
+    "PyTorch's, to be reported there."
+)
+INDUCTOR_STAGES: tuple[tuple[str, StageName], ...] = (
+    ("torch/_functorch/", "joint"),
+    ("torch/_inductor/fx_passes/", "passes"),
+    ("torch/_inductor/pattern_matcher.py", "passes"),
+    ("torch/_inductor/compile_fx.py", "passes"),
+    ("torch/_inductor/graph.py", "loops"),
+    ("torch/_inductor/lowering.py", "loops"),
+    ("torch/_inductor/ir.py", "loops"),
+    ("torch/_inductor/scheduler.py", "fusion"),
+    ("torch/_inductor/select_algorithm.py", "autotune"),
+    ("torch/_inductor/codegen/", "code"),
+    ("torch/_inductor/codecache.py", "wrapper"),
+    ("torch/_inductor/cpp_builder.py", "wrapper"),
+    ("torch/_inductor/async_compile.py", "wrapper"),
+)
+"""Which stage shows what is done in a file of PyTorch's."""
+
+NO_DRIVER = (
+    "The script launches a Triton kernel of its own, which needs a GPU, and the target is the CPU. Choose a GPU as the target: the kernel "
+    "is then compiled for it, and runs on Triton's interpreter where that GPU is not here."
+)
 
 
 def syntax_problem(error: SyntaxError | ValueError | RecursionError) -> Problem:
@@ -54,21 +89,45 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
         return Problem(kind="snippet", message=f"The script ended itself with status {error.code!r}.", line=line, column=column)
     if is_untraceable(inner):
         return untraceable(str(inner), line, column)
+    if isinstance(inner, UnknownEntry):
+        message, hint = str(inner)[:MAX_MESSAGE], inner.hint[:MAX_MESSAGE]
+        return Problem(kind="snippet", message=message, line=line, column=column, hint=hint)
     if is_compiled_too_often(inner):
         return compiled_too_often(inner, line, column)
     if is_broken_promise(inner):
         return broken_promise(str(inner), line)
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
-    hint = next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(inner))), "")
+    stage = inductor_stage(inner)
     return Problem(
         kind="snippet",
+        stage=stage,
         message=(text if re.match(r"\w+Error: ", text) else f"{type(inner).__name__}: {text}")[:MAX_MESSAGE].rstrip(": "),
         line=line,
         column=column,
-        hint=hint,
+        hint=_hint(inner, text, stage),
         detail=detail.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
     )
+
+
+def _hint(error: BaseException, text: str, stage: str) -> str:
+    files = [frame.filename for one in chain(error) for frame in traceback.extract_tb(one.__traceback__)]
+    if "active drivers" in text:
+        return NO_DRIVER
+    if isinstance(error, OSError | RuntimeError) and any("/multiprocessing/" in file or "/torch/distributed/" in file for file in files):
+        return NO_OTHERS
+    if stage:
+        return IN_FILES if isinstance(error, OSError) else IN_INDUCTOR
+    return next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(error))), "")
+
+
+def inductor_stage(error: BaseException) -> StageName | Literal[""]:
+    """The stage at which Inductor raised this while it compiled, "" if it did not."""
+    files = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    if not any("torch/_inductor/compile_fx.py" in file for file in files):
+        return ""
+    found = [stage for file in files for place, stage in INDUCTOR_STAGES if place in file]
+    return found[-1] if found else ""
 
 
 def chain(error: BaseException) -> Iterator[BaseException]:

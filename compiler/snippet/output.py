@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 from compiler.trace import Event, Output
@@ -12,6 +15,23 @@ MAX_OUTPUT = 200_000
 AT_ONCE = 200
 """So many pieces are emitted as they come; a script that prints more has the rest gathered into pieces of ``GATHERED`` characters."""
 GATHERED = 8_192
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Warnings say where they come from within their package, not where that is installed; one about our own use of Triton is none."""
+
+    def plain(message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None) -> str:
+        place = re.sub(r"^.*/(site-packages|dist-packages|python\d[\d.]*)/", "", filename)
+        return f"{place}:{lineno}: {category.__name__}: {message}\n"
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TRITON_DEFAULT_FP_FUSION")
+        before, warnings.formatwarning = warnings.formatwarning, plain
+        try:
+            yield
+        finally:
+            warnings.formatwarning = before
 
 
 class Printed(io.TextIOBase):

@@ -6,7 +6,9 @@ import ast
 import contextlib
 import functools
 import linecache
+import math
 import sys
+import time
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,11 +24,13 @@ from compiler.capture.present import present_here
 from compiler.capture.uncompiled import eager_region
 from compiler.observe.absent_gpu import optimisers_as_on_gpu
 from compiler.observe.dynamo_names import watching_frames
-from compiler.observe.inductor_config import Entries, UnknownEntry, checked_entries, configuration, settings_of
+from compiler.observe.inductor_config import Entries, UnknownEntry, check_backend, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
-from compiler.observe.torch_names import fresh_dynamo, optimize
+from compiler.observe.own_kernels import launches_captured
+from compiler.observe.torch_names import fresh_dynamo, optimize, real_tensors
 from compiler.options import Options
 from compiler.recorder import Recorder
+from compiler.runtime.triton_launches import launches_interpreted
 from compiler.snippet.conventions import (
     Choice,
     NothingToCompile,
@@ -41,24 +45,33 @@ from compiler.snippet.devices import STAND_IN, Cuda, tensors_on, to_cpu
 from compiler.snippet.environment import environment
 from compiler.snippet.faults import problem_of, syntax_problem
 from compiler.snippet.modules import remember_modules
-from compiler.snippet.output import Printed
+from compiler.snippet.output import Printed, plain_warnings
 from compiler.target import Target
 from compiler.trace import Begin, End, Event, Problem
 
+SHARE = 0.75
+"""Of a run's time, when nothing more is begun that it can do without: what has been begun still has to end."""
 Turn = Callable[[], contextlib.AbstractContextManager[object]]
 
 
 def run_snippet(
-    source: str, options: Options, target: Target, compiler: str, emit: Callable[[Event], None], turn: Turn = contextlib.nullcontext
+    source: str,
+    options: Options,
+    target: Target,
+    compiler: str,
+    emit: Callable[[Event], None],
+    turn: Turn = contextlib.nullcontext,
+    seconds: float = math.inf,
 ) -> int:
     """0 when the script ran and all of it was compiled, 1 otherwise. ``emit`` gets a Begin first and an End last, whatever happens.
 
-    Inside ``turn()`` nothing else is measured on the device.
+    Inside ``turn()`` nothing else is measured on the device. After ``seconds`` the run is ended from outside; before that, what it can do
+    without is left out.
     """
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
-    recorder = Recorder(emit)
+    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds)
     run = Run(source, options, target, recorder, turn, compiler)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))
@@ -94,6 +107,7 @@ class Run:
         with (
             fresh_dynamo(),
             usual_autograd(self.compiler),
+            plain_warnings(),
             settings,
             watching,
             contextlib.redirect_stdout(out),
@@ -151,7 +165,12 @@ class Run:
                 if self.target.is_gpu
                 else "The script speaks of a GPU; it was compiled for the CPU, which is the chosen target."
             )
-        with optimisers_as_on_gpu() if self.target.is_gpu else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if self.target.is_gpu:
+                stack.enter_context(optimisers_as_on_gpu())
+                stack.enter_context(launches_interpreted(self._say_once, real_tensors))
+            if self.target.is_gpu and self.compiler == "inductor":
+                stack.enter_context(launches_captured())
             yield
 
     @contextlib.contextmanager
@@ -182,12 +201,21 @@ class Run:
             )
         if disable:
             return model
+        if isinstance(backend, str):
+            check_backend(backend)
+        if self.compiler == "inductor" and backend not in (None, "inductor"):
+            self._say_other_backend(backend)
         if self.compiler == "fuselab":
             self._say_ignored(backend=None if backend == "fuselab" else backend, mode=None if mode == "default" else mode, options=options)
+        given: dict[str, object] = {"dynamic": dynamic, "fullgraph": fullgraph}
+        given |= {"mode": mode, "options": options} if self.compiler == "inductor" else {}
+        said = ", ".join(f"{name}={value!r}"[:1_000] for name, value in given.items() if value is not None)
+        if said:
+            self._say_once(f"The script itself gives torch.compile {said}, which goes before the run's options.")
         fullgraph = self.options.fullgraph if fullgraph is None else fullgraph
         dynamic = self.options.dynamic if dynamic is None else dynamic
         settings = settings_of(mode or (None if options else self.options.mode), options, dynamic) if self.compiler == "inductor" else {}
-        compiled = optimize(functools.partial(self._backend, settings=settings), fullgraph=fullgraph, dynamic=dynamic)(model)
+        compiled = optimize(functools.partial(self._backend, settings=settings, given=said), fullgraph=fullgraph, dynamic=dynamic)(model)
         self.asked.append(compiled)
         return compiled
 
@@ -204,23 +232,26 @@ class Run:
         """What ``torch.compile`` was asked for and does not get here is said, once."""
         ignored = ", ".join(f"{name}={value!r}"[:80] for name, value in given.items() if value is not None)
         note = f"torch.compile was given {ignored}, which was ignored: everything here is compiled by Fuselab, in one mode."
-        if ignored and note not in self.notes:
+        if ignored:
+            self._say_once(note)
+
+    def _say_other_backend(self, backend: object) -> None:
+        """A backend that is not Inductor is not run, which is said, once for each."""
+        name = repr(backend) if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+        note = f"torch.compile was given backend={name[:200]}, which was not run: what is shown is what Inductor makes of the same graphs."
+        self._say_once(note)
+
+    def _say_once(self, note: str) -> None:
+        if note not in self.notes:
             self.notes.add(note)
             self.recorder.note(note)
 
-    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any]) -> Callable[..., Any]:
+    def _backend(self, gm: torch.fx.GraphModule, inputs: list[Any], *, settings: Mapping[str, Any], given: str) -> Callable[..., Any]:
+        self.examiner.frames.given = given
         if self.compiler == "eager":
             return eager_region(gm, inputs, target=self.target, recorder=self.recorder, observer=self.examiner)
         if self.compiler != "fuselab":
-            return observe_region(
-                gm,
-                inputs,
-                compiler=self.compiler,
-                settings=settings,
-                target=self.target,
-                recorder=self.recorder,
-                observer=self.examiner,
-            )
+            return observe_region(gm, inputs, settings=settings, target=self.target, recorder=self.recorder, observer=self.examiner)
         return compile_region(gm, inputs, options=self.options, target=self.target, recorder=self.recorder, observer=self.examiner)
 
     # What is executed

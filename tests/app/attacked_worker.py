@@ -13,5 +13,5 @@ if __name__ == "__main__":
     chosen = settings()
     config = configure(chosen, sandbox.probe(chosen.run_user))
     limits = dataclasses.replace(config.limits, file=16 << 20, inodes=2000)
-    Worker(chosen, dataclasses.replace(config, limits=limits, entry="tests.app.stand_in:run_snippet", warm=False)).serve()
+    Worker(chosen, dataclasses.replace(config, limits=limits, entry="tests.app.stand_in:run_snippet", warm=())).serve()
     sys.exit(0)

@@ -27,7 +27,7 @@ def syscall(*arguments):
     return result
 
 
-def run_snippet(source, options, target, compiler, emit, turn):
+def run_snippet(source, options, target, compiler, emit, turn, seconds):
     notes = {}
 
     def say(text):

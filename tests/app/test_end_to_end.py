@@ -50,11 +50,23 @@ def kernels(trace: Trace) -> int:
     return sum(kernel.kind != "extern" for stage in trace.stages if stage.name == "code" for kernel in stage.kernels)
 
 
+@pytest.fixture(scope="module")
+def posted(request: pytest.FixtureRequest, server: Server) -> dict[tuple[str, str, str], str]:
+    """The runs of the examples that the chosen tests ask for, all posted at once, so that no slot of the worker is idle."""
+    runs: dict[tuple[str, str, str], str] = {}
+    for item in request.session.items:
+        if isinstance(item, pytest.Function) and item.module is request.module and "posted" in item.fixturenames:
+            example, target = item.callspec.params["example"], item.callspec.params["target"]
+            compiler = "inductor" if "inductor" in item.name else "fuselab"
+            runs[example.name, target, compiler] = post(server, example.source, target, compiler)
+    return runs
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-def test_every_example_has_every_stage(server, example, target):
-    trace = finish(server, post(server, example.source, target))
+def test_every_example_has_every_stage(server, posted, example, target):
+    trace = finish(server, posted[example.name, target, "fuselab"])
     assert trace.status == "ok", trace.problem
     for region in trace.regions:
         states = {(stage.name, stage.status) for stage in trace.stages if stage.region == region.id}
@@ -102,13 +114,13 @@ def check_observed(trace: Trace, target: str) -> None:
 
 
 @pytest.mark.parametrize(("example", "target"), sources(slow=False))
-def test_inductor_is_observed(server, example, target):
-    check_observed(finish(server, post(server, example.source, target, "inductor")), target)
+def test_inductor_is_observed(server, posted, example, target):
+    check_observed(finish(server, posted[example.name, target, "inductor"]), target)
 
 
 @pytest.mark.parametrize(("example", "target"), sources(slow=True))
-def test_inductor_is_observed_on_every_example(server, example, target):
-    check_observed(finish(server, post(server, example.source, target, "inductor")), target)
+def test_inductor_is_observed_on_every_example(server, posted, example, target):
+    check_observed(finish(server, posted[example.name, target, "inductor"]), target)
 
 
 @pytest.mark.parametrize("target", ["cpu", "sm_90"])
@@ -166,7 +178,7 @@ def test_two_listeners_hear_the_same_run(server):
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_nothing_is_lost_when_the_web_process_dies(tmp_path: Path, how: int):
     """Stored runs read the same afterwards; the run that went on is done again or ends as an error."""
-    with Server(tmp_path) as server:
+    with Server(tmp_path, warm_compilers="fuselab", stale_job_seconds=3) as server:
         server.wait_for_worker()
         done = post(server, EXAMPLES[0].source)
         before = finish(server, done)

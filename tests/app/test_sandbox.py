@@ -118,6 +118,25 @@ def test_lines_may_arrive_in_any_pieces():
 
 
 @pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (b"", "in the script itself"),
+        (b'{"event":"region","region":{"id":1,"title":"step","line":4}}\n', "region 1, step"),
+        (
+            b'{"event":"region","region":{"id":1,"title":"step","line":4}}\n{"event":"stage","region":1,"name":"code","part":"backward"}\n',
+            "code (backward) of region 1, step",
+        ),
+    ],
+)
+def test_a_run_that_takes_too_long_says_how_far_it_came(lines, said):
+    box = intake.Intake(intake.header("fuselab", "cpu", {}, {}), 9, 1 << 20)
+    assert list(box.feed(BEGIN + lines))
+    end = closing_event(box.end, -9, "time", Limits(), "", last=box.last)
+    assert end.problem.kind == "limit"
+    assert said in end.problem.message
+
+
+@pytest.mark.parametrize(
     ("message", "limit"),
     [
         ("MemoryError: ", "memory"),

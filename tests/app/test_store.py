@@ -174,13 +174,17 @@ def test_a_dead_workers_run_is_done_again_once(sessions):
         assert store.claim_job(session, "w") is None
 
 
-@pytest.mark.parametrize(("kind", "reused"), [("snippet", True), ("limit", False), ("stage", True), ("worker", False)])
+@pytest.mark.parametrize(("kind", "reused"), [("snippet", True), ("limit", False), ("stage", True), ("worker", False), ("internal", False)])
 def test_only_the_snippets_own_failures_are_reused(sessions, kind, reused):
     run_id = submit(sessions)
     claim(sessions)
     with sessions() as session:
         store.append_events(session, run_id, [End(status="error", problem=Problem(kind=kind, message="no"))])
-    assert (submit(sessions) == run_id) is reused
+    again = submit(sessions)
+    assert (again == run_id) is reused
+    with sessions() as session:
+        assert store.find_run(session, run_id).status == "error", "the old link stays"
+        assert store.find_run(session, again).status == ("error" if reused else "queued")
 
 
 def test_another_environment_is_another_run(sessions):

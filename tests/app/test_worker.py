@@ -192,10 +192,15 @@ def test_a_private_worker_runs_at_any_level_and_says_what_is_missing():
         running.stop()
 
 
-def test_a_public_worker_starts_at_level_c():
-    running = RunningWorker("container", settings={"run_user": 61540, "mode": "public"}, module="app.worker")
+def test_a_public_worker_starts_at_level_c_and_runs_compilers_that_it_did_not_prepare():
+    settings = {"run_user": 61540, "mode": "public", "warm_compilers": "fuselab"}
+    running = RunningWorker("container", settings=settings, module="app.worker", keeps=False)
     try:
         assert running.level == "C"
+        trace = running.run(ADD_MUL, compiler="inductor", seconds=100)
+        assert trace.status == "ok", trace.problem
+        assert trace.stage("numerics", part="forward").status == "ok"
+        assert list((running.folder / "kept").iterdir()) == [], "no header was built for them"
     finally:
         running.stop()
 

@@ -31,12 +31,19 @@ _numbers = itertools.count()
 
 
 def kept(by_user: bool) -> str:
-    """A folder in which the workers of these tests keep what takes long to build."""
-    path = ROOT / "data" / ("kept-by-user" if by_user else "kept")
+    """A folder in which the workers of these tests keep what takes long to build; a user's begins with what root's workers have built."""
+    path = ROOT / "data" / "kept"
     path.mkdir(parents=True, exist_ok=True)
-    if by_user:
-        os.chown(path, USER, USER)
-    return str(path)
+    if not by_user:
+        return str(path)
+    own = path.with_name("kept-by-user")
+    own.mkdir(exist_ok=True)
+    for built in path.glob("headers-*"):
+        if not (own / built.name).exists():
+            shutil.copytree(built, own / built.name)
+    for each in (own, *own.rglob("*")):
+        os.chown(each, USER, USER)
+    return str(own)
 
 
 @dataclass

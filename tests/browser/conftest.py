@@ -1,4 +1,4 @@
-"""Chromium, and a server with its worker, for each module of browser tests."""
+"""One server with its worker for all browser tests, and Chromium for each module of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.browser import chromium
 from bench.server import Server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("site")) as server:
         server.wait_for_worker()

@@ -155,6 +155,51 @@ def rotary():
     return lambda x: torch.cat([-x[..., 32:], x[..., :32]], -1) * 2 + x, (R(10, 64),)
 
 
+@program(backward=True)
+def rotary_of_neighbours():
+    def rotated(x):
+        even, odd = x[..., 0::2], x[..., 1::2]
+        return torch.stack((even * 0.6 - odd * 0.8, even * 0.8 + odd * 0.6), -1).flatten(-2)
+
+    return rotated, (R(10, 64, grad=True),)
+
+
+@program()
+def every_third():
+    def written(x, y):
+        x = x.clone()
+        x[:, 1::3] = y
+        x[2::4] = 0
+        return x * 2
+
+    return written, (R(9, 20), R(9, 7))
+
+
+@program()
+def equal_steps_with_views():
+    """Of equal nodes AOTAutograd keeps one: what the others' views name as their memory is gone."""
+    return lambda x: ((x + 1)[None] * 2, (x + 1)[None][:, None] * 3, (x + 1)[None][:, :, :4].transpose(1, 2) * 4), (R(6, 5),)
+
+
+@program()
+def uninitialised():
+    def filled(x):
+        made = torch.empty_permuted((4, 6), (1, 0)).copy_(x) * 2
+        return made + torch.empty_like(x).fill_(3) + x.new_empty(4, 6).zero_()
+
+    return filled, (R(4, 6),)
+
+
+@program()
+def checked_while_running():
+    return lambda i: F.one_hot(i, 5).float() * 2, (torch.tensor([[0, 4], [2, 1]]),)
+
+
+@program()
+def second_moments():
+    return lambda m, g: m.mul(0.999).addcmul_(g, g, value=0.001).sqrt(), (R(6, 5).abs(), R(6, 5))
+
+
 @program(kernels=1)
 def transposed():
     return lambda x: F.gelu(x.t()) + x.t(), (R(10, 6),)

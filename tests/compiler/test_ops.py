@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -83,22 +84,34 @@ def computed(row: Row, dtype: str) -> str:
     return "float32" if row.opmath and dtype in ("float16", "bfloat16") else dtype
 
 
+def settled(compute: Callable[[list[torch.Tensor]], torch.Tensor], columns: list[torch.Tensor]) -> torch.Tensor:
+    """Where eager says the same of an element among others as of that element alone: on some CPUs its vectors turn gelu(inf) into NaN."""
+    among = compute(columns)
+    alone = torch.cat([compute([column[at : at + 1] for column in columns]) for at in range(len(among))])
+    return (among == alone) | (among.isfinite() & alone.isfinite()) | (among.isnan() & alone.isnan())
+
+
 @pytest.mark.parametrize(("overload", "row"), SPELLINGS, ids=case_id)
 def test_the_reference_is_what_eager_computes(overload, row):
     tried = 0
     for dtype in eager_dtypes(row):
         computing = computed(row, dtype)
         columns = [column.to(getattr(torch, each)) for column, each in zip(sample(row, computing), operand_dtypes(row, dtype), strict=True)]
+
+        def eager(columns):
+            return overload_of(overload)(**eager_arguments(overload, row, columns))
+
         try:
-            expected = overload_of(overload)(**eager_arguments(overload, row, columns))
+            expected = eager(columns)
         except (RuntimeError, NotImplementedError):  # eager has no such kernel for this dtype, so that nobody can ask for it
             continue
         operands = [column.to(getattr(torch, each)) for column, each in zip(columns, operand_dtypes(row, computing), strict=True)]
         actual = row.reference(*operands)
         rounded = actual if row.promote == "bool" or kind_of(dtype) != "float" else actual.to(getattr(torch, dtype))
         assert expected.dtype == rounded.dtype, dtype
+        same = settled(eager, columns) & settled(lambda given: row.reference(*given), operands)
         close = {"float16": {"rtol": 2e-3, "atol": 1e-3}, "bfloat16": {"rtol": 1.6e-2, "atol": 1e-2}}.get(dtype, tolerance(row, computing))
-        torch.testing.assert_close(rounded, expected, equal_nan=True, **close, msg=lambda text, dtype=dtype: f"{dtype}: {text}")
+        torch.testing.assert_close(rounded[same], expected[same], equal_nan=True, **close, msg=lambda text, dtype=dtype: f"{dtype}: {text}")
         tried += 1
     assert tried
 
@@ -120,7 +133,8 @@ def cpp_function(row: Row, dtype: str) -> str:
 def built(tmp_path_factory) -> tuple[Path, str]:
     """The library of all rows for all their dtypes, and g++'s remarks."""
     folder: Path = tmp_path_factory.mktemp("rows")
-    (folder / "rows.cpp").write_text(prelude() + "\n" + "".join(cpp_function(row, dtype) for row, dtype in CASES))
+    functions = "".join(cpp_function(row, dtype) for row, dtype in CASES)
+    (folder / "rows.cpp").write_text(prelude(functions) + "\n" + functions)
     flags = [
         *(flag for flag in FLAGS if not flag.startswith("-g")),
         "-fno-ipa-icf",
@@ -144,7 +158,14 @@ def test_gcc_vectorises_every_row_that_no_scalar_function_of_the_library_stands_
     vectorised = {int(number) for number in re.findall(r"rows\.cpp:(\d+):\d+: optimized: loop vectorized", built[1])}
     names = {number: match[1] for number, line in enumerate(lines, 1) if (match := re.match(r'extern "C" void (\w+)_float32\(', line))}
     scalar = {name for number, name in names.items() if number not in vectorised}
-    calls = {"fmod", "remainder", "floor_divide", "lgamma", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1"}
+    calls = {
+        "fmod",
+        "remainder",
+        "floor_divide",
+        "lgamma",
+        "nextafter",
+        *(f"bessel_{kind}" for kind in ("i0", "i1", "j0", "j1", "y0", "y1")),
+    }
     assert scalar <= calls | {"identity"}  # the identity is a call of memcpy
 
 
@@ -156,7 +177,8 @@ def test_the_cpp_template_computes_the_reference(row, dtype, library):
     pointers = [ctypes.c_void_p(column.data_ptr()) for column in (*columns, actual)]
     getattr(library, f"{row.name}_{dtype}")(ctypes.c_int64(len(actual)), *pointers)
     assert expected.dtype == actual.dtype
-    torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance(row, dtype))
+    same = settled(lambda given: row.reference(*given), columns)
+    torch.testing.assert_close(actual[same], expected[same], equal_nan=True, **tolerance(row, dtype))
 
 
 @pytest.fixture(scope="session")
@@ -171,9 +193,11 @@ def interpreted(tmp_path_factory) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize(("row", "dtype"), CASES, ids=case_id)
 def test_the_triton_template_computes_the_reference(row, dtype, interpreted):
-    actual, expected = interpreted[f"{row.name} {dtype}"], row.reference(*sample(row, dtype))
+    columns = sample(row, dtype)
+    actual, expected = interpreted[f"{row.name} {dtype}"], row.reference(*columns)
     assert expected.dtype == actual.dtype
-    torch.testing.assert_close(actual, expected, equal_nan=True, **tolerance(row, dtype))
+    same = settled(lambda given: row.reference(*given), columns)
+    torch.testing.assert_close(actual[same], expected[same], equal_nan=True, **tolerance(row, dtype))
 
 
 @pytest.mark.parametrize("target", ["sm_90", "gfx942"])

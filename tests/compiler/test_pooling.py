@@ -2,15 +2,18 @@
 
 import math
 
+import pytest
 import torch
 import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compiler import backend
 from compiler.interp import interpret
 from compiler.ir import Nest
 from compiler.lowering import lower
 from compiler.lowering.pooling import LARGEST_WINDOW
+from compiler.stats import TALLY
 from compiler.target import find_target
 from tests.compiler.programs import Program, assert_equal, parts_of
 
@@ -58,3 +61,19 @@ def test_a_long_window_goes_to_the_library():
     (decision,) = (decision for decision in lowered.decisions if decision.verdict == "extern")
     assert "36 elements" in decision.reason
     assert_equal(interpret(lowered.graph, part.inputs, lowered.constants), part.eager(), 1e-5)
+
+
+@pytest.mark.parametrize(("shape", "out"), [((2, 3, 7, 9), (3, 4)), ((3, 8, 8), (4, 2)), ((1, 2, 5, 5), (7, 6)), ((2, 3, 6, 10), (1, 1))])
+def test_adaptive_maxima_over_windows_of_several_sizes(shape, out):
+    torch.manual_seed(0)
+    x = torch.randn(shape, requires_grad=True)
+
+    def function(x):
+        return torch.nn.functional.adaptive_max_pool2d(x, out, return_indices=True)
+
+    torch._dynamo.reset()
+    TALLY.clear()
+    sides = [torch.compile(function, backend=backend)(x), function(x)]
+    assert not TALLY.report()["fallbacks"]
+    torch.testing.assert_close(*sides)
+    torch.testing.assert_close(*(torch.autograd.grad(values.square().sum(), x)[0] for values, _ in sides))

@@ -1,11 +1,15 @@
 """What is shown of Inductor stays within the bounds of the trace, and leaves out the least first."""
 
+from compiler.capture.inductor_kernels import RAN_SHORT
 from compiler.capture.observed_code import memory_text, source_marks
 from compiler.capture.observed_loops import MAX_DECISIONS, benchmarked, listed
 from compiler.capture.places import MAX_MARKS, Places, fitted
 from compiler.observe.inductor_code import MemoryStep
 from compiler.observe.inductor_scheduler import Pair
-from compiler.trace import Origin
+from compiler.options import Options
+from compiler.snippet import run_snippet
+from compiler.target import find_target
+from compiler.trace import Origin, Trace
 
 KERNEL = """@triton.jit
 def k(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
@@ -55,3 +59,25 @@ def test_memory_is_told_in_bytes():
     assert "128 bytes" in memory_text(MemoryStep("allocate", "buf0", bytes=128))
     assert "buf0" in memory_text(MemoryStep("reuse", "buf1", "buf0", 128))
     assert "not known" in memory_text(MemoryStep("allocate", "buf0"))
+
+
+def test_when_time_runs_short_kernels_are_left_out_and_the_run_is_kept():
+    source = "import torch\nf = torch.compile(lambda x: x.sin().softmax(-1))\nf(torch.ones(8, 100)); f(torch.ones(8, 50))"
+    whole, short = ([], [])
+    for events, seconds in ((whole, 1e6), (short, 0.0)):
+        run_snippet(source, Options(measure=False), find_target("sm_90"), "inductor", events.append, seconds=seconds)
+    whole, short = Trace.fold(whole), Trace.fold(short)
+    assert (whole.status, short.status) == ("ok", "ok")
+    for stage in ("ttir", "sass"):
+        assert whole.stage(stage, 0, "forward").status == "ok"
+        assert whole.stage(stage, 1, "forward").status == "ok"
+        assert (short.stage(stage, 0, "forward").status, short.stage(stage, 0, "forward").reason) == ("skipped", RAN_SHORT)
+    assert short.stage("code", 1, "forward").kernels
+
+
+def test_what_takes_least_comes_first():
+    source = "import torch\nf = torch.compile(lambda x: x.sin().softmax(-1), dynamic=False)\nf(torch.ones(8, 100)); f(torch.ones(8, 50))"
+    events = []
+    run_snippet(source, Options(measure=False), find_target("sm_90"), "inductor", events.append)
+    order = [(event.name, event.region) for event in events if event.event == "stage" and event.name in ("code", "ptx", "sass")]
+    assert order == [("code", 0), ("code", 1), ("ptx", 0), ("ptx", 1), ("sass", 0), ("sass", 1)]

@@ -5,14 +5,11 @@ Neither compiles the generated C++, which nothing that is compared depends on.
 """
 
 import functools
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
-from bench.fidelity import ROOT, Said, compared, differences, read_structured, read_torch, words
+from bench.fidelity import Said, compared, differences, read_structured, read_torch, table, words
 from tests.compiler.observe.fidelity_programs import PROGRAMS
 
 EVERYDAY = (
@@ -88,10 +85,12 @@ def test_records_are_taken_apart(tmp_path):
     assert read_structured(tmp_path) == {}
 
 
-def test_the_table_is_printed():
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.fidelity", "recompiles_by_dtype"], capture_output=True, text=True, cwd=ROOT, env={**os.environ}
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert "| recompiles_by_dtype | = 2 |" in done.stdout
-    assert "1 of 1 programs are equal in everything." in done.stdout
+def test_the_table_counts_what_is_equal_and_names_what_differs():
+    alone, observed = sides(True)
+    told = table(alone, observed)
+    assert f"| recompiles_by_int | = {len(alone['recompiles_by_int'].codes)} |" in told
+    assert f"{len(EVERYDAY)} of {len(EVERYDAY)} programs are equal in everything." in told
+    changed = table(alone, {**observed, "recompiles_by_int": Said()})
+    assert "| recompiles_by_int | **differs** |" in changed
+    assert f"{len(EVERYDAY) - 1} of {len(EVERYDAY)} programs are equal in everything." in changed
+    assert "- recompiles_by_int, output code: " in changed

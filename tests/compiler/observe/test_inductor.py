@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.fidelity import ROOT
 from compiler.observe import inductor_names
 from compiler.options import Options
 from compiler.snippet import run_snippet
@@ -25,6 +26,8 @@ PROGRAMS = {
 
 REFERENCE = """
 import json, sys, torch, torch._functorch.config as functorch, torch._inductor.config as inductor
+from bench.fidelity_sides import without_builds
+without_builds()
 functorch.enable_autograd_cache = False
 inductor.compile_threads, inductor.fx_graph_cache = 1, False
 for name, source in json.loads(sys.argv[1]).items():
@@ -37,12 +40,12 @@ for name, source in json.loads(sys.argv[1]).items():
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    """What torch logs for each program."""
+    """What torch logs for each program; the C++ that it logs need not be built for that."""
     import os
 
     folder = tmp_path_factory.mktemp("reference")
     env = {**os.environ, "TORCH_LOGS": "output_code,fusion", "TORCHINDUCTOR_CACHE_DIR": str(folder)}
-    made = subprocess.run([sys.executable, "-c", REFERENCE, json.dumps(PROGRAMS)], capture_output=True, text=True, env=env)
+    made = subprocess.run([sys.executable, "-c", REFERENCE, json.dumps(PROGRAMS)], capture_output=True, text=True, env=env, cwd=ROOT)
     assert made.returncode == 0, made.stderr[-3000:]
     parts = re.split(r"^#### (\w+)$", made.stderr, flags=re.MULTILINE)[1:]
     return dict(zip(parts[::2], parts[1::2], strict=True))

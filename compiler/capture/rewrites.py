@@ -1,0 +1,129 @@
+"""Our own decompositions: ops that PyTorch takes as one, in terms of others that lowering has rules for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+aten = torch.ops.aten
+
+
+def scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:  # noqa: ANN401
+    """Sums and means by adding; the others stay, once what is not to be included was replaced by what changes nothing."""
+    if self.dtype == torch.bool or self.is_complex():
+        return NotImplemented
+    neutral: float | int = {"sum": 0, "mean": 0, "prod": 1}.get(reduce, 0)
+    if reduce in ("amax", "amin"):
+        floats = self.dtype.is_floating_point
+        limits = (-math.inf, math.inf) if floats else (torch.iinfo(self.dtype).min, torch.iinfo(self.dtype).max)
+        neutral = limits[0] if reduce == "amax" else limits[1]
+    base = self if include_self else aten.scatter.value(self, dim, index, neutral)
+    if reduce == "sum":
+        return aten.scatter_add(base, dim, index, src)
+    if reduce == "mean":
+        ones = torch.ones_like(self)
+        counts = ones if include_self else aten.scatter.value(ones, dim, index, 0)
+        counts = aten.scatter_add(counts, dim, index, torch.ones_like(src)).clamp(min=1)
+        total = aten.scatter_add(base, dim, index, src)
+        return total / counts if self.dtype.is_floating_point else torch.div(total, counts, rounding_mode="floor")
+    return NotImplemented if include_self else aten.scatter_reduce(base, dim, index, src, reduce)
+
+
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:  # noqa: ANN401
+    """Where the mask is true, the next element of the source: the one whose number is that of true elements so far."""
+    self, mask = torch.broadcast_tensors(self, mask)
+    if source.numel() == 0 or self.numel() == 0:
+        return NotImplemented
+    places = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+    taken = source.reshape(-1)[places.clamp(min=0, max=source.numel() - 1)]
+    return torch.where(mask, taken.view(self.shape), self)
+
+
+def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: list[int]) -> Any:  # noqa: ANN401
+    """The gradients at true elements, one after the other, and zeros after them."""
+    count = math.prod(sizes)
+    grad_output, mask = torch.broadcast_tensors(grad_output, mask)
+    if count == 0 or grad_output.numel() == 0:
+        return NotImplemented
+    chosen = mask.reshape(-1)
+    places = chosen.to(torch.int64).cumsum(0) - 1
+    values = torch.where(chosen, grad_output.reshape(-1), 0)
+    return grad_output.new_zeros(count).scatter_add(0, places.clamp(min=0, max=count - 1), values).view(sizes)
+
+
+def adaptive_average_gradient(grad_output: Tensor, self: Tensor) -> Any:  # noqa: ANN401
+    """Each gradient in equal parts to all elements of its window, where the windows are of one size and do not overlap."""
+    (height, width), (rows, columns) = self.shape[-2:], grad_output.shape[-2:]
+    if not rows or not columns or height % rows or width % columns:
+        return NotImplemented
+    high, wide = height // rows, width // columns
+    parts = (grad_output / (high * wide)).unsqueeze(-1).unsqueeze(-3)
+    return parts.expand(*self.shape[:-2], rows, high, columns, wide).reshape(self.shape)
+
+
+def adaptive_max_pool2d(self: Tensor, output_size: list[int]) -> Any:  # noqa: ANN401
+    """The largest of each window and its place. Windows shorter than the longest are filled with their last element."""
+    height, width = (int(size) for size in self.shape[-2:])
+    if 0 in self.shape or any(isinstance(size, torch.SymInt) for size in (*self.shape, *output_size)):
+        return NotImplemented
+    rows, columns = (_windows(size, out, self.device) for size, out in zip((height, width), output_size, strict=True))
+    windows = self[..., rows[:, None, :, None], columns[None, :, None, :]].flatten(-2)
+    best = windows.argmax(-1)
+    across = columns.shape[1]
+    row = torch.gather(rows.expand(*best.shape[:-2], *rows.shape), -1, best // across)
+    column = torch.gather(columns.T.expand(*best.shape[:-2], *columns.T.shape), -2, best % across)
+    return windows.amax(-1), row * width + column
+
+
+def adaptive_max_pool2d_backward(grad_output: Tensor, self: Tensor, indices: Tensor) -> Tensor:
+    """Each gradient goes to the place of its maximum."""
+    zeros = grad_output.new_zeros(self.shape).flatten(-2)
+    return zeros.scatter_add(-1, indices.flatten(-2), grad_output.flatten(-2)).view(self.shape)
+
+
+def _windows(size: int, count: int, device: torch.device) -> Tensor:
+    """The positions of each of ``count`` windows over ``size``, of shape (count, longest)."""
+    longest = max(-(-(at + 1) * size // count) - at * size // count for at in range(count))
+    places = torch.arange(count, device=device)
+    starts, ends = places * size // count, ((places + 1) * size + count - 1) // count
+    return torch.minimum(starts[:, None] + torch.arange(longest, device=device), ends[:, None] - 1)
+
+
+def expand_copy(self: Tensor, size: list[int], *, implicit: bool = False) -> Tensor:
+    return aten.expand(self, size, implicit=implicit).clone()
+
+
+def view_copy(self: Tensor, size: list[int]) -> Tensor:
+    return self.reshape(size).clone(memory_format=torch.contiguous_format)
+
+
+def as_strided_copy(self: Tensor, size: list[int], stride: list[int], storage_offset: int | None = None) -> Tensor:
+    return self.as_strided(size, stride, storage_offset).clone(memory_format=torch.contiguous_format)
+
+
+def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
+    """Scaled by a power of ten, rounded, and scaled back, as eager does."""
+    if self.dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    scale = 10.0 ** abs(decimals)
+    return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
+
+
+def rewrites() -> dict[Any, Callable[..., Any]]:
+    """The table, by overload."""
+    return {
+        aten.adaptive_max_pool2d.default: adaptive_max_pool2d,
+        aten.adaptive_max_pool2d_backward.default: adaptive_max_pool2d_backward,
+        aten.as_strided_copy.default: as_strided_copy,
+        aten.expand_copy.default: expand_copy,
+        aten.round.decimals: round_decimals,
+        aten.view_copy.default: view_copy,
+        aten.scatter_reduce.two: scatter_reduce,
+        aten.masked_scatter.default: masked_scatter,
+        aten.masked_scatter_backward.default: masked_scatter_backward,
+        aten._adaptive_avg_pool2d_backward.default: adaptive_average_gradient,
+    }
