@@ -22,9 +22,9 @@ ITEM_BYTES: dict[str, int] = {
     "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
 }  # fmt: skip
 Number = int | float | bool
-Over = Literal["", "set", "add", "mul", "max", "min"]
 OpenNumber = Number | Sym
 """A number, or one that is only known when the program runs: a size."""
+Over = Literal["", "set", "add", "mul", "max", "min"]
 Value = int  # the position of an earlier line in the same body
 
 
