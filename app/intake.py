@@ -132,7 +132,7 @@ def broken(what: str) -> Refused:
     """The stream is not what a compiler writes."""
     return Refused(
         Problem(
-            kind="internal",
+            kind="process",
             message=f"The run's own process wrote {what}, so it was ended.",
             hint="A snippet that writes to file descriptors 3 or 4 writes to the channel on which results travel. "
             "If yours does not, this is a fault of Fuselab: please report it.",

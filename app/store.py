@@ -400,7 +400,7 @@ def _event_values(run_id: str, seq: int, item: Event) -> dict[str, Any]:
 
 def _close(session: Session, run_id: str, end: End) -> None:
     values: dict[str, Any] = {"status": end.status, "finished_at": time.time()}
-    if end.problem is not None and end.problem.kind in ("worker", "limit", "internal"):
+    if end.problem is not None and end.problem.kind in ("worker", "limit", "internal", "process"):
         values["content_key"] = None  # the machine or we may be the cause, by a fault or by load: who asks again gets a new run
     session.execute(update(Run).where(Run.id == run_id).values(**values))
     session.execute(update(Job).where(Job.run_id == run_id).values(state="done"))

@@ -94,7 +94,7 @@ def _died(code: int, words: str) -> Problem:
     else:
         cause = f"The run's process left with exit code {code} before the run was finished."
     hint = "The snippet may have called os._exit or a native function that crashed. Its last words, if any, are in the output."
-    return Problem(kind="internal", message=cause, hint=hint, detail=words[-4000:])
+    return Problem(kind="process", message=cause, hint=hint, detail=words[-4000:])
 
 
 def _error(problem: Problem) -> End:

@@ -134,10 +134,11 @@ class Timing(Record):
 class Problem(Record):
     """Why a run or a stage failed: kind of cause, stage, message, what to do, and the place in the snippet (line 0: none).
 
-    ``internal`` is a fault of Fuselab's own, ``worker`` one of the machine.
+    ``internal`` is a fault of Fuselab's own, ``worker`` one of the machine; after ``process`` the run's process ended, or said what it
+    may not, and nobody can tell through whose fault.
     """
 
-    kind: Literal["snippet", "stage", "limit", "worker", "internal"]
+    kind: Literal["snippet", "stage", "limit", "worker", "internal", "process"]
     message: Sentence
     stage: Name = ""
     hint: Sentence = ""
