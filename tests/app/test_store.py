@@ -174,7 +174,9 @@ def test_a_dead_workers_run_is_done_again_once(sessions):
         assert store.claim_job(session, "w") is None
 
 
-@pytest.mark.parametrize(("kind", "reused"), [("snippet", True), ("limit", False), ("stage", True), ("worker", False), ("internal", False), ("process", False)])
+@pytest.mark.parametrize(
+    ("kind", "reused"), [("snippet", True), ("limit", False), ("stage", True), ("worker", False), ("internal", False), ("process", False)]
+)
 def test_only_the_snippets_own_failures_are_reused(sessions, kind, reused):
     run_id = submit(sessions)
     claim(sessions)
