@@ -121,11 +121,11 @@ def _call(lowering: Lowering, node: Node) -> Result:
     value = node.meta.get("val")
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool | bool | int | float):
         return symbolic(lowering, value)
-    known = lowering.view(value)
+    known = lowering.seen_through(node, value)
     if known is not None:
         return known
     if isinstance(value, list | tuple) and value:
-        views = [lowering.view(item) for item in value]
+        views = [lowering.seen_through(node, item) for item in value]
         if all(view is not None for view in views):
             return tuple(views)
     if not isinstance(node.target, torch._ops.OpOverload | torch._ops.HigherOrderOperator):

@@ -130,8 +130,25 @@ class Lowering:
             return None
         return Ref(known[0], self.shape(meta), self.strides(meta), self.offset(meta) - known[1])
 
+    def seen_through(self, node: Node, meta: object) -> Ref | None:
+        """``meta`` as a view of the operand of the node that it shares storage with, or else of a buffer that exists already, or None.
+
+        The operand goes first: inputs of a graph, such as the gradients of several views, may share storage in their descriptions, and
+        come as tensors of their own when it runs.
+        """
+        if not isinstance(meta, torch.Tensor) or meta.layout != torch.strided:
+            return None
+        storage = meta.untyped_storage()._cdata
+        for operand in node.all_input_nodes:
+            base = operand.meta.get("val")
+            if isinstance(base, torch.Tensor) and base.layout == torch.strided and base.untyped_storage()._cdata == storage:
+                found = self.view_of(operand, meta)
+                if found is not None:
+                    return found
+        return self.view(meta)
+
     def view_of(self, operand: object, meta: object) -> Ref | None:
-        """``meta`` as a view of an operand that has other storage on record, or None.
+        """``meta`` as a view of an operand, whatever storage is on record for it, or None.
 
         AOTAutograd makes one node of equal ones, and views of those that are gone still name their storage.
         """
@@ -142,8 +159,9 @@ class Lowering:
         known = self.buffers[ref.buffer]
         if meta.layout != torch.strided or known.dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
             return None
-        self.storages[meta.untyped_storage()._cdata] = ref.buffer, self.offset(base) - ref.offset
-        return self.view(meta)
+        before = self.offset(base) - ref.offset
+        self.storages.setdefault(meta.untyped_storage()._cdata, (ref.buffer, before))
+        return Ref(ref.buffer, self.shape(meta), self.strides(meta), self.offset(meta) - before)
 
     # -- trying a rule
 
