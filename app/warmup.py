@@ -184,9 +184,14 @@ def cpu_model() -> str:
     return f"{model} × {len(os.sched_getaffinity(0))}"
 
 
-def assert_forkable() -> None:
-    """One thread, and no device of a GPU open: otherwise children would hang or find no GPU."""
-    threads = os.listdir("/proc/self/task")
+def assert_forkable(patience: float = 10.0) -> None:
+    """One thread, and no device of a GPU open: otherwise children would hang or find no GPU.
+
+    A thread that was joined may still be on its way out of the kernel for a moment, or longer on a busy machine: ``patience`` seconds.
+    """
+    until = time.monotonic() + patience
+    while len(threads := os.listdir("/proc/self/task")) > 1 and time.monotonic() < until:
+        time.sleep(0.01)
     assert len(threads) == 1, f"the zygote has {len(threads)} threads"
     for name in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):
