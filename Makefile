@@ -40,7 +40,7 @@ run: setup ## serve the playground on http://127.0.0.1:8000, or PORT=...
 	@echo "Fuselab on http://127.0.0.1:$(PORT) (its worker is ready some seconds later); Ctrl+C ends it"
 	FUSELAB_PORT=$(PORT) exec $(BIN)/python -m app.main
 
-test: setup ## all tests (about thirteen minutes on two cores)
+test: setup ## all tests (about twenty minutes on two cores)
 	$(BIN)/python -m pytest
 
 quick: setup ## the tests of every day: without attacks, browser and whole servers
