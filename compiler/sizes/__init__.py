@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
-from compiler.sizes.algebra import Atom, Op, Size, Sizes, Sym, at, divided, divisor, hint, lower, made, operation, positive, proved, symbol
+from compiler.sizes.algebra import (
+    Atom,
+    Op,
+    Size,
+    Sizes,
+    Sym,
+    at,
+    atoms_changed,
+    divided,
+    divisor,
+    hint,
+    lower,
+    made,
+    operation,
+    positive,
+    proved,
+    symbol,
+)
 from compiler.sizes.within import (
     Binding,
     at_hints,
-    atoms_changed,
     bound,
     factor,
     found,

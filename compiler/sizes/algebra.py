@@ -7,7 +7,7 @@ holds for the present ones, and a guard says so. ``hint`` is the present value, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -332,6 +332,20 @@ def _without(monomial: Monomial, factors: Monomial) -> Monomial | None:
     return tuple(remaining)
 
 
+def atoms_changed(size: Size, change: Callable[[Atom], Size | None]) -> Size:
+    """The size with other sizes in the place of atoms; None leaves one as it is."""
+    if isinstance(size, int):
+        return size
+    total: Size = 0
+    for monomial, times in size.terms:
+        product: Size = times
+        for atom in monomial:
+            new = change(atom)
+            product = product * (made({(atom,): 1}) if new is None else new)
+        total = total + product
+    return total
+
+
 def lower(size: Size) -> int | None:
     """A number that the size is never below; None: nothing is known.
 
@@ -339,15 +353,9 @@ def lower(size: Size) -> int | None:
     """
     if isinstance(size, int):
         return size
-    total: Size = 0
-    for monomial, factor in size.terms:
-        product: Size = factor
-        for atom in monomial:
-            if atom.least is None:
-                return None
-            product = product * (made({(atom,): 1}) + atom.least)
-        total = total + product
-    terms = dict(_terms(total))
+    if any(atom.least is None for monomial, _ in size.terms for atom in monomial):
+        return None
+    terms = dict(_terms(atoms_changed(size, lambda atom: made({(atom,): 1}) + (atom.least or 0))))
     constant = terms.pop((), 0)
     return None if any(factor < 0 for factor in terms.values()) else constant
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-from compiler.sizes.algebra import Atom, Size, Sizes, Sym, made, operation, proved
+from compiler.sizes.algebra import Atom, Size, Sizes, Sym, atoms_changed, made, operation, proved
 
 Thing = TypeVar("Thing")
 
@@ -110,20 +110,6 @@ def unnamed(size: Size) -> Size:
         return args[0] if atom.op == "value" else made({(Atom("", atom.op, args, atom.sizes),): 1})
 
     return atoms_changed(size, change)
-
-
-def atoms_changed(size: Size, change: Callable[[Atom], Size | None]) -> Size:
-    """The size with other sizes in the place of atoms; None leaves one as it is."""
-    if isinstance(size, int):
-        return size
-    total: Size = 0
-    for monomial, times in size.terms:
-        product: Size = times
-        for atom in monomial:
-            new = change(atom)
-            product = product * (made({(atom,): 1}) if new is None else new)
-        total = total + product
-    return total
 
 
 def plain(size: Size) -> Size:

@@ -182,12 +182,7 @@ WITHOUT_INNER_GRAPHS = [case for case in CASES if case.name != "branches"]  # th
 ALL = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-@pytest.fixture(autouse=True)
-def fresh_dynamo():
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-    yield
-    torch._dynamo.reset()
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 class Backend:
