@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+from compiler.blame import blamed, complete
 from compiler.errors import CompileError
 from compiler.trace import (
     MAX_TEXT,
@@ -66,6 +67,7 @@ class Recorder:
     """Sends events to ``emit``. ``problem`` is the first failure of a stage, for the last event; ``failed`` the exception behind it.
 
     ``until``: the time (``time.monotonic``) after which nothing is begun that a run can do without.
+    ``passing``: exceptions that are no failures, since whoever called the compiler waits for them.
     """
 
     emit: Callable[[Event], None]
@@ -75,6 +77,7 @@ class Recorder:
     titles: dict[tuple[str, int], int] = field(default_factory=dict)
     told: set[tuple[int, StageName]] = field(default_factory=set)
     until: float = math.inf
+    passing: tuple[type[BaseException], ...] = ()
 
     @property
     def short(self) -> bool:
@@ -110,18 +113,30 @@ class Recorder:
         """
         draft = Draft()
         start = time.perf_counter()
-        try:
+        with self.boundary(region, lambda: name, part, draft):
             yield draft
+        self.emit(self._stage(region, name, part, draft, start, "skipped" if draft.skipped else "ok", draft.skipped))
+
+    @contextmanager
+    def boundary(self, region: int, name: Callable[[], StageName], part: Part = "", draft: Draft | None = None) -> Iterator[None]:
+        """Whatever is raised inside leaves as a CompileError with stage, op and line, and is recorded as a stage that failed.
+
+        ``name`` tells which stage, once something has failed. What Dynamo waits for passes as it is.
+        """
+        start = time.perf_counter()
+        try:
+            yield
+        except self.passing:
+            raise
         except CompileError as error:
-            self._failed(region, name, part, draft, start, error)
+            complete(error, error)
+            if error is not self.failed:
+                self._failed(region, name(), part, draft or Draft(), start, error)
             raise
         except Exception as error:  # whatever broke, the visitor is told at which stage, and the cause stays chained
-            wrapped = CompileError(
-                name, f"{type(error).__name__}: {error}"[:3_000], hint="This is a fault of the compiler: please report it."
-            )
-            self._failed(region, name, part, draft, start, wrapped, "".join(traceback.format_exception(error)))
+            wrapped = blamed(name(), error)
+            self._failed(region, name(), part, draft or Draft(), start, wrapped, "".join(traceback.format_exception(error)))
             raise wrapped from error
-        self.emit(self._stage(region, name, part, draft, start, "skipped" if draft.skipped else "ok", draft.skipped))
 
     def _failed(self, region: int, name: StageName, part: Part, draft: Draft, start: float, error: CompileError, detail: str = "") -> None:
         self.emit(self._stage(region, name, part, draft, start, "error", str(error)[:4_000]))

@@ -16,6 +16,7 @@ from compiler.capture.dynamo import readable_inputs
 from compiler.capture.joint import INFERENCE, byte_count, describe_joint, joint_shown
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
+from compiler.capture.running import asked_of_eager, copied, is_own, laid_to_line
 from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
 from compiler.options import Options
 from compiler.pipeline import Compiled, compile_graph
@@ -58,9 +59,21 @@ class CompiledPart:
 
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self.present_here:
-            return self.compiled(inputs)
+            try:
+                return self.compiled(inputs)
+            except Exception as error:
+                own = error if is_own(error) else self._asked(inputs)
+                if own is error:
+                    raise
+                if own is not None:
+                    raise own from error
+                raise laid_to_line(error, self.compiled.loaded, self.gm) from error
         results: Sequence[Any] = self.gm(*inputs)
         return results
+
+    def _asked(self, inputs: Sequence[Any]) -> Exception | None:
+        """What eager raises for the same inputs. The forward part is asked of Dynamo's graph, by the region."""
+        return None if self.part == "forward" else asked_of_eager(self.gm, inputs)
 
     @property
     def shown(self) -> Shown:
@@ -75,18 +88,6 @@ class CompiledPart:
 def draws(node: Node) -> bool:
     name = str(node.target).split(".")[1] if isinstance(node.target, torch._ops.OpOverload) else str(node.target)
     return node.op.startswith("call") and any(word in name for word in RANDOM) and not name.endswith("backward")
-
-
-def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can take
-    """A tensor of its own with the same values and layout; other values as they are."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    plain = value.detach()
-    if plain.layout != torch.strided or plain.is_contiguous() or plain.is_conj() or plain.is_neg() or not plain.numel():
-        return plain.clone()
-    extent = 1 + sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
-    memory = plain.as_strided((extent,), (1,), plain.storage_offset()).clone()
-    return memory.as_strided(plain.shape, plain.stride())
 
 
 NO_PASSES = "Fuselab lowers the graph as AOTAutograd gave it: it has no passes over the FX graph."
@@ -124,13 +125,19 @@ class AotCompiler:
         """The region as a function of Dynamo's inputs, with gradients where they are needed."""
         forward, backward = self._compiler("forward"), self._compiler("backward")
         # CPU tensors that stand for ones on a GPU would choose the CPU's attention kernel, which no GPU has.
-        with sdpa_kernel(SDPBackend.MATH) if self._stands_in else contextlib.nullcontext():
+        attention = sdpa_kernel(SDPBackend.MATH) if self._stands_in else contextlib.nullcontext()
+        with self.recorder.boundary(self.region, lambda: self._tracing(inputs)), attention:
             compiled = aot_compile(self.graph, inputs, forward, backward, decompositions(), self._joint)
         if not self.partitioned:
             self._skip("joint", INFERENCE)
         self._skip("passes", NO_PASSES)
         self._skip("autotune", BY_RULE)
         return compiled
+
+    def _tracing(self, inputs: Sequence[Any]) -> StageName:
+        """What AOTAutograd is making: the joint graph, or the one graph where nothing requires gradients."""
+        wanted = any(isinstance(value, torch.Tensor) and value.requires_grad for value in inputs)
+        return "joint" if wanted and torch.is_grad_enabled() and not self.parts else "aten"
 
     def _joint(self, gm: GraphModule) -> Callable[[GraphModule, GraphModule, int], None]:
         """The ``joint`` stage, once the graph is cut."""

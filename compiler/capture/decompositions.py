@@ -6,6 +6,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from torch.fx.traceback import get_current_meta
+
+from compiler.blame import remember_stack
 from compiler.capture.foreach import foreach_decompositions
 from compiler.capture.rewrites import rewrites
 from compiler.lowering import WHOLE
@@ -38,4 +41,19 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     whole = WHOLE | KEPT | ATEN.keys()
     table = {**decomposition_table(FURTHER), **foreach_decompositions()}
-    return {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites()
+    chosen = {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites()
+    return {op: placed(rule) for op, rule in chosen.items()}
+
+
+def placed(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition; what it raises knows the visitor's stack, which the tracer forgets. A gradient's is that of the forward op."""
+
+    @functools.wraps(rule)
+    def decompose(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  # as the op
+        try:
+            return rule(*arguments, **keywords)
+        except Exception as error:
+            remember_stack(error, str(get_current_meta().get("stack_trace") or ""))
+            raise
+
+    return decompose

@@ -14,10 +14,11 @@ from torch.fx import Graph, GraphModule, Node
 
 from compiler.capture.bytecode import resumed
 from compiler.capture.listing import Listing, describe, listing, node_value
-from compiler.capture.origins import SNIPPET, OriginTable
+from compiler.capture.origins import OriginTable
 from compiler.observe.dynamo_names import SymbolRow
 from compiler.observe.torch_names import Break, GuardRow
 from compiler.recorder import Draft
+from compiler.spans import SNIPPET
 from compiler.trace import Decision, Origin
 
 _OWN = re.compile(r"^_?[LG]_(?P<path>.*?)_*$")

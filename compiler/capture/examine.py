@@ -17,7 +17,6 @@ from compiler.capture.gradients import backward_of, with_gradient
 from compiler.capture.inductor_kernels import Below, record_inductor_levels
 from compiler.capture.joint import byte_count
 from compiler.capture.numerics import Numerics
-from compiler.capture.origins import Span
 from compiler.capture.present import present_here
 from compiler.capture.region import Region
 from compiler.errors import CompileError
@@ -26,6 +25,7 @@ from compiler.options import Options
 from compiler.recorder import Draft, Recorder
 from compiler.runtime.measure import Prepared, Sample, Subject, clock_mhz, copy_rate, measure, run_once
 from compiler.sizes import hint
+from compiler.spans import Span
 from compiler.target import Target
 from compiler.trace import CompilerName, Decision, Part, Timing
 

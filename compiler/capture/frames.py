@@ -26,10 +26,11 @@ from compiler.capture.dynamo import (
     title_of,
 )
 from compiler.capture.listing import Listing, drawing, node_value
-from compiler.capture.origins import SNIPPET, OriginTable, Span, dynamo_origins
+from compiler.capture.origins import OriginTable, dynamo_origins
 from compiler.observe.dynamo_names import FrameLog, SymbolRow, Tracing, compile_id, sizes_are_constants, tracing_now
 from compiler.observe.torch_names import Break, GuardRow, graph_break
 from compiler.recorder import Draft, Recorder
+from compiler.spans import SNIPPET, Span
 from compiler.trace import Decision, Drawing, Origin, Problem
 
 MAX_CONSTANTS = 50

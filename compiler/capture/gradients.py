@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from compiler.capture.aot import copied
 from compiler.capture.eager import no_leaves, tensors_in
+from compiler.capture.running import copied
 from compiler.runtime.measure import Prepared
 
 

@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 import torch
 
-from compiler.capture.aot import CompiledPart, copied
+from compiler.capture.aot import CompiledPart
 from compiler.capture.eager import no_leaves, tensors_in
 from compiler.capture.gradients import backward_of, with_gradient
 from compiler.capture.joint import byte_count
 from compiler.capture.region import Region
+from compiler.capture.running import copied
 from compiler.recorder import Draft
 from compiler.runtime.compare import INTERPRETER_SECONDS, Difference, TooSlow, compare, in_float64, interpreted, too_large_to_interpret
 from compiler.trace import Decision, Part, Scalar

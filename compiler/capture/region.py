@@ -11,10 +11,11 @@ from torch.fx import GraphModule
 from compiler.capture.aot import AotCompiler
 from compiler.capture.frames import Frames
 from compiler.capture.inductor_kernels import Below
-from compiler.capture.origins import Span
 from compiler.capture.present import present_here
+from compiler.capture.running import telling_faults
 from compiler.options import Options
 from compiler.recorder import Recorder
+from compiler.spans import Span
 from compiler.target import Target
 
 
@@ -73,4 +74,4 @@ def compile_region(
     captured = frames.capture(gm, modules, "cuda" if target.is_gpu else "")
 
     compiler = AotCompiler(captured.region, gm, options, target, present_here(target), recorder, captured.origins)
-    return Region(captured.region, gm, compiler, compiler.compile(example_inputs), observer)
+    return Region(captured.region, gm, compiler, telling_faults(compiler.compile(example_inputs), gm), observer)

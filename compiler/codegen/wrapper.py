@@ -33,8 +33,10 @@ def view(tensor, shape, strides, offset=0):
     return torch.as_strided(tensor, shape, strides, tensor.storage_offset() + offset)
 
 
-def laid_out(tensor, shape, strides):
-    """The tensor, copied if a library returned it with other strides than the program expects."""
+def laid_out(tensor, shape, strides, dtype):
+    """The tensor, copied if a library returned it with other strides than the program expects; no other shape or dtype will do."""
+    if tensor.shape != shape or tensor.dtype != dtype:
+        raise RuntimeError(f"the call gave {tuple(tensor.shape)} {tensor.dtype}, and {shape} {dtype} was promised")
     if all(size == 1 or have == want for size, have, want in zip(shape, tensor.stride(), strides)):
         return tensor
     return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
@@ -335,14 +337,14 @@ class _Wrapper:
         if step.single:
             name = next(name for name in step.outputs if name)
             buffer = self.graph.buffers[name]
-            self.line(f"{self._name(name)} = laid_out({text}, {buffer.shape}, {buffer.strides})", step.origin)
+            self.line(f"{self._name(name)} = laid_out({text}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})", step.origin)
             return
         results = [self._name(output) if output else "_" for output in step.outputs]
         self.line(f"{', '.join(results)}{',' if len(results) == 1 else ''} = {text}", step.origin)
         for output in step.outputs:
             if output:
                 buffer, name = self.graph.buffers[output], self._name(output)
-                self.line(f"{name} = laid_out({name}, {buffer.shape}, {buffer.strides})", step.origin)
+                self.line(f"{name} = laid_out({name}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})", step.origin)
 
     def _argument(self, argument: Argument) -> str:
         match argument:

@@ -20,6 +20,9 @@ RELIES_ON = (
     "torch._dynamo.reset",
     "torch._dynamo.config.patch",
     "torch._dynamo.exc.BackendCompilerFailed",
+    "torch._dynamo.exc.TorchDynamoException",
+    "torch._dynamo.exc.exceptions_allowed_to_be_fallback",
+    "torch.fx.experimental.symbolic_shapes.GuardOnDataDependentSymNode",
     "torch._dynamo.exc.FailOnRecompileLimitHit",
     "torch._functorch.config.patch",
     "torch._functorch.config.force_non_lazy_backward_lowering",
@@ -202,6 +205,19 @@ def cause(error: BaseException) -> BaseException:
     while (inner := getattr(error, "inner_exception", None)) is not None:
         error = inner
     return error
+
+
+def awaited() -> tuple[type[BaseException], ...]:
+    """The exceptions that Dynamo waits for from a backend: to trace anew, to leave a frame to eager, or to break the graph."""
+    from torch._dynamo import exc
+    from torch.fx.experimental import symbolic_shapes
+
+    return (
+        exc.TorchDynamoException,
+        *exc.exceptions_allowed_to_be_fallback,
+        symbolic_shapes.GuardOnDataDependentSymNode,
+        symbolic_shapes.ConstraintViolationError,
+    )
 
 
 def user_frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -8,11 +8,11 @@ import traceback
 from collections.abc import Iterator
 from typing import Literal
 
-from compiler.capture.origins import SNIPPET
 from compiler.errors import CompileError
 from compiler.observe.inductor_config import UnknownEntry
 from compiler.observe.torch_names import cause, is_broken_promise, is_compiled_too_often, is_untraceable, user_frames
 from compiler.recorder import Recorder
+from compiler.spans import SNIPPET
 from compiler.trace import Problem, StageName
 
 MAX_MESSAGE = 3_000

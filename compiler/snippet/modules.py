@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from compiler.capture.origins import SNIPPET, Span
+from compiler.spans import SNIPPET, Span
 
 
 @contextmanager

@@ -19,7 +19,6 @@ import torch
 from compiler.capture import compile_region
 from compiler.capture.examine import Examiner
 from compiler.capture.observed import observe_region
-from compiler.capture.origins import SNIPPET
 from compiler.capture.present import present_here
 from compiler.capture.uncompiled import eager_region
 from compiler.observe.absent_gpu import optimisers_as_on_gpu
@@ -27,7 +26,7 @@ from compiler.observe.dynamo_names import watching_frames
 from compiler.observe.inductor_config import Entries, UnknownEntry, check_backend, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
 from compiler.observe.own_kernels import launches_captured
-from compiler.observe.torch_names import fresh_dynamo, optimize, real_tensors
+from compiler.observe.torch_names import awaited, fresh_dynamo, optimize, real_tensors
 from compiler.options import Options
 from compiler.recorder import Recorder
 from compiler.runtime.triton_launches import launches_interpreted
@@ -46,6 +45,7 @@ from compiler.snippet.environment import environment
 from compiler.snippet.faults import problem_of, syntax_problem
 from compiler.snippet.modules import remember_modules
 from compiler.snippet.output import Printed, plain_warnings
+from compiler.spans import SNIPPET
 from compiler.target import Target
 from compiler.trace import Begin, End, Event, Problem
 
@@ -71,7 +71,7 @@ def run_snippet(
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
-    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds)
+    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds, passing=awaited())
     run = Run(source, options, target, recorder, turn, compiler)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))

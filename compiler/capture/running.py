@@ -1,0 +1,83 @@
+"""What an exception of a compiled function means: the program's own error, which eager raises too, or a fault of the compiler's."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from compiler.blame import OURS, PYTORCH, blamed, placed_at
+from compiler.errors import CompileError
+from compiler.runtime.launch import LoadedProgram
+
+
+def telling_faults(compiled: Callable[..., Any], graph: GraphModule) -> Callable[..., Any]:
+    """The compiled function of one of Dynamo's graphs; what it raises is eager's error where eager raises one, or else a CompileError."""
+
+    def call(*inputs: Any) -> Any:  # noqa: ANN401  # any values
+        try:
+            return compiled(*inputs)
+        except Exception as error:
+            if not isinstance(error, CompileError) and is_own(error):
+                raise
+            own = asked_of_eager(graph, inputs)
+            if own is not None:
+                raise own from error
+            if isinstance(error, CompileError):
+                raise
+            raise blamed("wrapper", error) from error
+
+    return call
+
+
+def laid_to_line(error: Exception, loaded: LoadedProgram | None, gm: GraphModule) -> CompileError:
+    """The exception with the op and the line that the wrapper's line came from. ``gm``: the graph that the program was made of."""
+    made = blamed("wrapper", error)
+    if loaded is None:
+        return made
+    name, marks, origins = loaded.namespace["__file__"], loaded.sources.wrapper.marks, loaded.program.graph.origins
+    for row in traceback.extract_tb(error.__traceback__):
+        places = marks[row.lineno - 1] if row.filename == name and row.lineno and row.lineno <= len(marks) else ()
+        if row.name == "call" and places:
+            origin = origins[places[0]]
+            stack = next((node.meta.get("stack_trace") for node in gm.graph.nodes if node.name in origin.nodes), None)
+            place = placed_at(stack or "")
+            made.op, made.line, made.column, made.file = origin.op, place.line, place.column, place.file
+    return made
+
+
+def is_own(error: BaseException) -> bool:
+    """Whether code of the visitor's raised it, such as a custom op's, or memory ran out."""
+    rows = traceback.extract_tb(error.__traceback__)
+    last = rows[-1].filename if rows else ""
+    no_memory = isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return no_memory or not last.startswith((PYTORCH, OURS, "<"))
+
+
+def asked_of_eager(graph: Callable[..., Any], inputs: Sequence[Any]) -> Exception | None:
+    """What eager raises for these inputs, None if it raises nothing or cannot be asked."""
+    try:
+        copies = [copied(value) for value in inputs]
+    except Exception:  # a kind of tensor that cannot be copied so
+        return None
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        try:
+            graph(*copies)
+        except Exception as error:  # whatever the program raises
+            return error
+    return None
+
+
+def copied(value: Any) -> Any:  # noqa: ANN401  # any value that a graph can take
+    """A tensor of its own with the same values and layout; other values as they are."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    plain = value.detach()
+    if plain.layout != torch.strided or plain.is_contiguous() or plain.is_conj() or plain.is_neg() or not plain.numel():
+        return plain.clone()
+    extent = 1 + sum((size - 1) * stride for size, stride in zip(plain.shape, plain.stride(), strict=True))
+    memory = plain.as_strided((extent,), (1,), plain.storage_offset()).clone()
+    return memory.as_strided(plain.shape, plain.stride())
