@@ -65,9 +65,9 @@ class Group:
 
     @cached_property
     def reads(self) -> frozenset[str]:
+        """What must be there before it runs: whatever is loaded, and what is written over."""
         if self.extern is not None:
             return frozenset(ref.buffer for ref in self.extern.refs())
-        """What must be there before it runs: whatever is loaded, and what is written over."""
         named = self.accesses.items()
         return frozenset(name for name, lines in named if any(isinstance(line, Load) or line.over for line in lines))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -33,12 +33,13 @@ class Ranks:
     """Places in a topological order taken before a round. A group fused in the round spans the places of its parts.
 
     Whoever walks from a group to what it needs goes down in rank, except through a group fused in this round, which may be entered at its
-    low end and left from its high end.
+    low end and left from its high end. Spans that overlap are kept as one, so that one search says how high a walk may come.
     """
 
     low: dict[int, int] = field(default_factory=dict)
     high: dict[int, int] = field(default_factory=dict)
-    spans: list[tuple[int, int]] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
 
     @staticmethod
     def of(needs: Mapping[int, set[int]]) -> Ranks:
@@ -46,16 +47,17 @@ class Ranks:
         return Ranks(dict(order), dict(order))
 
     def merge(self, one: int, other: int, fused: int) -> None:
-        self.low[fused] = min(self.low[one], self.low[other])
-        self.high[fused] = max(self.high[one], self.high[other])
-        insort(self.spans, (self.low[fused], self.high[fused]))
+        self.low[fused] = low = min(self.low[one], self.low[other])
+        self.high[fused] = high = max(self.high[one], self.high[other])
+        first = bisect_right(self.ends, low)
+        after = bisect_left(self.starts, high)
+        self.starts[first:after] = [min([low, *self.starts[first:after]])]
+        self.ends[first:after] = [max([high, *self.ends[first:after]])]
 
     def may_need(self, group: int, goal: int) -> bool:
         """False if no chain of needs can lead from ``group`` to ``goal``."""
-        top, goal_low = self.high[group], self.low[goal]
-        while top <= goal_low:
-            higher = max((high for _, high in self.spans[: bisect_left(self.spans, (top, -1))]), default=top)
-            if higher <= top:
-                return False
-            top = higher
-        return True
+        top = self.high[group]
+        below = bisect_left(self.starts, top) - 1
+        if below >= 0:
+            top = max(top, self.ends[below])
+        return top > self.low[goal]
