@@ -19,6 +19,8 @@ from compiler.stats import TALLY
 SEVERITY = ("skipped", "no_graph", "pass", "pass_float64", "refused", "fail", "error", "crash", "timeout")
 """From harmless to worst. ``skipped``: eager raises, too. ``no_graph``: Dynamo never called the compiler. ``pass_float64``: not within
 the tolerance of eager, yet as near to the float64 result as eager is. ``refused``: a CompileError. ``error``: any other exception."""
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+"""Ops whose values are whatever memory held: only dtype, shape and device are compared."""
 NO_REFERENCE = {"as_strided.partial_views"}  # its result depends on memory outside of the sample
 TOLERANCES = {
     torch.float32: (1e-4, 1e-5), torch.float16: (4e-3, 2e-3), torch.bfloat16: (2e-2, 5e-3), torch.complex64: (1e-4, 1e-5),
@@ -164,10 +166,10 @@ def try_sample(function: Callable[..., Any], sample: Any, verdict: Verdict) -> t
         for ours, theirs in zip(got.leaves, wanted.leaves, strict=True)
         if isinstance(ours, torch.Tensor) and ours.layout is torch.strided
     )
-    return compared(plain, given, got, wanted)
+    return compared(plain, given, got, wanted, verdict.op not in UNINITIALISED)
 
 
-def compared(function: Callable[..., Any], given: Any, got: Outcome, wanted: Outcome) -> tuple[str, str]:  # noqa: ANN401
+def compared(function: Callable[..., Any], given: Any, got: Outcome, wanted: Outcome, determined: bool) -> tuple[str, str]:  # noqa: ANN401
     """The worst of all leaves. Where a second call of eager with the same seed, or one in float64, is needed, it is made once."""
     memory: dict[str, list[Any]] = {}
 
@@ -181,12 +183,12 @@ def compared(function: Callable[..., Any], given: Any, got: Outcome, wanted: Out
 
     found = []
     for place, (ours, theirs) in enumerate(zip(got.leaves, wanted.leaves, strict=True)):
-        status, reason = difference(ours, theirs, lambda place=place: leaf("float64", widened, place), True)  # type: ignore[misc]
+        status, reason = difference(ours, theirs, lambda place=place: leaf("float64", widened, place), determined)  # type: ignore[misc]
         if status == "fail" and isinstance(theirs, torch.Tensor):
             torch.manual_seed(1)
             again = other_seed(function, given, place)
             if isinstance(again, torch.Tensor) and difference(again, theirs, lambda: None, True)[0] == "fail":
-                status, reason = difference(ours, theirs, lambda: None, False)  # random, or uninitialised: only what it is, not its values
+                status, reason = difference(ours, theirs, lambda: None, False)  # random: only what it is, not its values
         found.append((status, reason))
     return max(found, key=lambda one: SEVERITY.index(one[0]), default=("pass", ""))
 
