@@ -2,7 +2,8 @@
 
 Chains (each op reads the one before), trees (sums of pairs of inputs, to one result) and chains with a reduction at every fifth op, of
 100, 1,000 and 5,000 ops. Ours: lowering, scheduling, code generation. Inductor: the same three, by ``GraphLowering.run`` and ``codegen``.
-Neither runs g++. A ratio to n log n of about 1 or below, from one size to the next, means that time grows no faster than that.
+Neither runs g++. What takes longer than ``--seconds`` is stopped and shown so. A ratio to n log n of about 1 or below, from one size to the
+next, means that time grows no faster than that.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import multiprocessing
 import time
 from collections.abc import Callable
 
@@ -97,30 +99,56 @@ def inductors(gm: GraphModule, fakes: list[torch.Tensor]) -> tuple[float, int]:
     return time.process_time() - begun, metrics.generated_kernel_count
 
 
+def measured(family: str, count: int, most: float) -> list[tuple[float, int] | None]:
+    """Ours, then Inductor's, in a process of its own: seconds and kernels, or None for what took longer than ``most`` seconds."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+
+    def child() -> None:
+        gm, fakes = traced(*FAMILIES[family](count))
+        gc.collect()
+        sender.send("traced")
+        sender.send(ours(gm))
+        sender.send(inductors(gm, fakes))
+
+    process = context.Process(target=child)
+    process.start()
+    receiver.recv()
+    found: list[tuple[float, int] | None] = []
+    while len(found) < 2 and receiver.poll(most):
+        found.append(receiver.recv())
+    process.kill()
+    process.join()
+    return found + [None] * (2 - len(found))
+
+
+def cell(result: tuple[float, int] | None, most: float) -> str:
+    return f"over {most:.0f} | " if result is None else f"{result[0]:.2f} | {result[1]}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES))
     parser.add_argument("--families", nargs="+", choices=list(FAMILIES), default=list(FAMILIES))
+    parser.add_argument("--seconds", type=float, default=300, help="of wall time, for either compiler and graph")
     given = parser.parse_args()
     inductors(*traced(*chain(10)))  # both have filled what they fill once
     ours(traced(*chain(10))[0])
     print("| graph | ops | ours, s | kernels | Inductor, s | kernels | ours / Inductor | ours, to n log n | Inductor, to n log n |")
     print("| --- |" + " ---: |" * 8)
     for family in given.families:
-        before: tuple[int, float, float] | None = None
+        before: tuple[int, list[tuple[float, int] | None]] | None = None
         for count in given.sizes:
-            gm, fakes = traced(*FAMILIES[family](count))
-            gc.collect()
-            (mine, kernels), (theirs, others) = ours(gm), inductors(gm, fakes)
+            both = measured(family, count, given.seconds)
             growth = ["", ""]
             if before is not None:
                 expected = count * math.log(count) / (before[0] * math.log(before[0]))
-                growth = [f"{now / past / expected:.2f}" for now, past in ((mine, before[1]), (theirs, before[2]))]
-            before = count, mine, theirs
-            print(
-                f"| {family} | {count:,} | {mine:.2f} | {kernels} | {theirs:.2f} | {others} | {mine / theirs:.2f} | {' | '.join(growth)} |",
-                flush=True,
-            )
+                pairs = zip(both, before[1], strict=True)
+                growth = [f"{now[0] / past[0] / expected:.2f}" if now and past else "" for now, past in pairs]
+            before = count, both
+            ratio = f"{both[0][0] / both[1][0]:.2f}" if both[0] and both[1] else ""
+            cells = " | ".join(cell(result, given.seconds) for result in both)
+            print(f"| {family} | {count:,} | {cells} | {ratio} | {' | '.join(growth)} |", flush=True)
 
 
 if __name__ == "__main__":
