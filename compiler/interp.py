@@ -147,7 +147,7 @@ class Space:
         if line.mask is None:
             check_inside(address, line.buffer, memory)
             self.note_read(line.buffer, address, None, phase)
-            return memory[address]
+            return memory[address.reshape(-1)].reshape(address.shape)  # copied, where an index without axes would view
         mask, address = torch.broadcast_tensors(self.values[line.mask], address)
         result = torch.full(mask.shape, line.other).to(memory.dtype)
         check_inside(address[mask], line.buffer, memory)
