@@ -13,11 +13,12 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
+from compiler.capture.higher_order import complete_values
 from compiler.capture.joint import INFERENCE, byte_count, describe_joint, joint_shown
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
 from compiler.capture.running import asked_of_eager, copied, is_own, laid_to_line
-from compiler.observe.torch_names import aot_compile, input_place, mutated_inputs, real_tensors
+from compiler.observe.torch_names import aot_compile, input_place, keep_saved_tensors, mutated_inputs, real_tensors
 from compiler.options import Options
 from compiler.pipeline import Compiled, compile_graph
 from compiler.recorder import Draft, Recorder
@@ -162,6 +163,8 @@ class AotCompiler:
 
     def _compiler(self, part: Part) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
+            complete_values(gm)
+            keep_saved_tensors()
             origins = self._aten(gm, part)
             with real_tensors():
                 compiled = compile_graph(

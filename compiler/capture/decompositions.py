@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import torch
+from torch import Tensor
 from torch.fx.traceback import get_current_meta
 
 from compiler.blame import remember_stack
@@ -36,12 +38,25 @@ KEPT = frozenset({
 """Overloads that a library answers better than a chain of small ops would."""
 
 
+def conjugate(x: Tensor | complex) -> Tensor:
+    """Autograd keeps numbers of Python's as such; to eager they are complex128."""
+    result: Tensor = torch.ops.aten.conj_physical(x) if isinstance(x, Tensor) else torch.full((), x.conjugate(), dtype=torch.complex128)
+    return result
+
+
+VIEWS_OF_COMPLEX: dict[Any, Callable[..., Any]] = {
+    torch.ops.aten._conj.default: conjugate,
+    torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
+}
+"""Computed: a view that only notes a conjugate or a minus would be the same strided memory as what it is one of."""
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     whole = WHOLE | KEPT | ATEN.keys()
     table = {**decomposition_table(FURTHER), **foreach_decompositions()}
-    chosen = {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites()
+    chosen = {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites() | VIEWS_OF_COMPLEX
     return {op: placed(rule) for op, rule in chosen.items()}
 
 

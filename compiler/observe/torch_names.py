@@ -82,6 +82,17 @@ def mutated_inputs() -> tuple[int, ...]:
     return tuple(place for place, info in enumerate(context.fw_metadata.input_info) if info.mutates_data or info.mutates_metadata)
 
 
+def keep_saved_tensors() -> None:
+    """Gives none of the tensors that are saved for the backward part away to it: nothing of ours writes over them, and it may run again.
+
+    To be called while the forward part is compiled, when AOTAutograd has listed them. Without it ``retain_graph=True`` is refused.
+    """
+    context = torch._guards.TracingContext.try_get()
+    donated = getattr(context.fw_metadata, "bw_donated_idxs", None) if context is not None else None
+    if donated:
+        donated.clear()  # the one list that the descriptions of the region with and without its tensor subclasses share
+
+
 def input_place(node: Node) -> int | None:
     """Which input of Dynamo's graph a placeholder of AOTAutograd's stands for, None for tangents and saved values."""
     place = getattr(node.meta.get("desc"), "idx", None)
