@@ -12,6 +12,7 @@ from compiler.ir import Extern, Graph, Kernel, Load, Nest, Printed, Program, Ref
 from compiler.lowering import Lowered
 from compiler.recorder import Draft
 from compiler.runtime.launch import LoadedProgram
+from compiler.stats import is_fallback
 from compiler.trace import Decision, Drawing, Edge, Node, Scalar
 from compiler.trace import Kernel as KernelRecord
 
@@ -28,7 +29,10 @@ def loops(stage: Draft, lowered: Lowered) -> None:
     section(stage, "Loops", print_graph(graph))
     stage.decisions += lowered.decisions
     nests = sum(isinstance(step, Nest) for step in graph.steps)
-    stage.facts |= {"nests": nests, "extern_calls": len(graph.steps) - nests, "buffers": len(graph.buffers)}
+    fallbacks = [str(decision.numbers.get("op")) for decision in lowered.decisions if is_fallback(decision)]
+    stage.facts |= {"nests": nests, "extern_calls": len(graph.steps) - nests, "fallbacks": len(fallbacks), "buffers": len(graph.buffers)}
+    if fallbacks:
+        stage.facts["fallback_ops"] = ", ".join(dict.fromkeys(fallbacks))[:400]
 
 
 def fusion(stage: Draft, program: Program, decisions: Sequence[Decision]) -> None:

@@ -7,7 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from compiler.trace import Event, Stage
+from compiler.trace import Decision, Event, Stage
+
+
+def is_fallback(decision: Decision) -> bool:
+    """Whether it hands an op to PyTorch's own kernel for want of a rule, and not because a tuned library is better."""
+    return decision.verdict == "extern" and decision.rule in ("fallback", "unsupported")
 
 
 @dataclass(slots=True)
@@ -39,7 +44,7 @@ class Tally:
                 if decision.verdict != "extern":
                     continue
                 op, library = str(decision.numbers.get("op")), str(decision.numbers.get("library"))
-                if decision.rule in ("fallback", "unsupported"):
+                if is_fallback(decision):
                     self.fallbacks[op] += 1
                     self.reasons[op] = decision.reason
                 else:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from compiler.capture.places import Places, every_view, line_marks
-from compiler.observe.inductor_loops import Line, View, print_view
+from compiler.observe.inductor_loops import Line, View, is_fallback, print_view
 from compiler.observe.inductor_scheduler import FusionLog, Pair
 from compiler.recorder import Draft
 from compiler.trace import Decision, Drawing, Edge, Node, Scalar
@@ -23,7 +23,12 @@ def describe_loops(draft: Draft, before: Sequence[View], places: Places) -> None
     draft.origins = places.origins
     _section(draft, "Loops before fusion", before, places)
     loops = sum(view.body is not None for view in before)
-    draft.facts |= {"nests": loops, "extern_calls": len(before) - loops, "loops": len(before)}
+    draft.facts |= {
+        "nests": loops,
+        "extern_calls": len(before) - loops,
+        "fallback_kernels": sum(map(is_fallback, before)),
+        "loops": len(before),
+    }
 
 
 def describe_fusion(draft: Draft, log: FusionLog, before: Sequence[View], after: Sequence[View], places: Places, lacking: str) -> None:

@@ -59,6 +59,11 @@ class View:
         return self.members or (self,)
 
 
+def is_fallback(view: View) -> bool:
+    """Whether it is a call of an ATen op that Inductor has neither loops nor a call of its own for (attention and sorts among them)."""
+    return type(view.ir).__name__ == "FallbackKernel"
+
+
 def view_of(node: Any) -> View:  # noqa: ANN401  # a scheduler node
     """The node as it is now."""
     inner = list(node.get_nodes())

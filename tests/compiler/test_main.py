@@ -31,6 +31,17 @@ def test_one_stage(script, capsys):
     assert "aten.add.Tensor(x, 1)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("compiler", "named"), [("fuselab", "fallbacks"), ("inductor", "fallback_kernels")])
+def test_what_has_no_loops_is_counted(script, tmp_path, compiler, named):
+    """A histogram has loops with neither compiler, a sum with both."""
+    out = tmp_path / "trace.json"
+    text = "import torch\ndef f(x):\n    return torch.histc(x + 1), x.sum()\ninputs = [torch.rand(40)]\n"
+    assert main([script(text), "--no-measure", "--compiler", compiler, "--out", str(out)]) == 0
+    (loops,) = [stage for stage in Trace.from_json(out.read_text()).stages if stage.name == "loops"]
+    assert loops.facts[named] == 1
+    assert compiler == "inductor" or loops.facts["fallback_ops"] == "aten.histc.default"
+
+
 def test_a_fault_names_its_line_and_leaves_a_trace(script, capsys, tmp_path):
     out = tmp_path / "trace.json"
     assert main([script(GOOD + "f(inputs[0])\nboom\n"), "--no-measure", "--out", str(out)]) == 1
