@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compiler.capture.decompositions import decompositions
 from compiler.capture.dynamo import readable_inputs
-from compiler.capture.higher_order import complete_values
+from compiler.capture.higher_order import prepare_calls
 from compiler.capture.joint import INFERENCE, byte_count, describe_joint, joint_shown
 from compiler.capture.listing import describe, drawing, listing, node_value
 from compiler.capture.origins import OriginTable, aten_origins
@@ -163,7 +163,7 @@ class AotCompiler:
 
     def _compiler(self, part: Part) -> Callable[[GraphModule, Sequence[Any]], Callable[..., Any]]:
         def compile_part(gm: GraphModule, inputs: Sequence[Any]) -> Callable[..., Any]:
-            complete_values(gm)
+            prepare_calls(gm)
             keep_saved_tensors()
             origins = self._aten(gm, part)
             with real_tensors():

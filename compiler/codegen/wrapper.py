@@ -326,8 +326,10 @@ class _Wrapper:
             self.line(f"{function}({arguments}{f', {keywords}' if keywords else ''})", kernel.origin)
 
     def _extern(self, step: Extern) -> None:
-        arguments = [self._argument(argument) for argument in step.args]
-        keywords = [f"{name}={self._argument(value)}" for name, value in step.kwargs]
+        # Ops that take functions ask whether they were given tuples; ATen takes either.
+        as_tuples = step.call.startswith("torch.ops.higher_order.")
+        arguments = [self._argument(argument, as_tuples) for argument in step.args]
+        keywords = [f"{name}={self._argument(value, as_tuples)}" for name, value in step.kwargs]
         text = f"{step.call}({', '.join([*arguments, *keywords])})"
         if self.recording:
             text = f"record({step.name!r}, {step.call}, [{', '.join(arguments)}], dict({', '.join(keywords)}))"
@@ -346,7 +348,7 @@ class _Wrapper:
                 buffer, name = self.graph.buffers[output], self._name(output)
                 self.line(f"{name} = laid_out({name}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})", step.origin)
 
-    def _argument(self, argument: Argument) -> str:
+    def _argument(self, argument: Argument, as_tuples: bool = False) -> str:
         match argument:
             case Ref():
                 return self._ref(argument)
@@ -354,7 +356,8 @@ class _Wrapper:
                 name = self.names.get(argument.text, argument.text)
                 return _CUDA_DEVICE.sub("torch.device(device)", name) if self.target.is_gpu else name
             case tuple():
-                return "[" + ", ".join(self._argument(item) for item in argument) + "]"
+                items = [self._argument(item, as_tuples) for item in argument]
+                return f"({''.join(f'{item}, ' for item in items)})" if as_tuples else f"[{', '.join(items)}]"
             case _:
                 return _literal(argument)
 
