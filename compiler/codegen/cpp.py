@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from math import isfinite, isnan, prod
+from math import prod
 
+from compiler.codegen.cpp_lines import CppLines
 from compiler.codegen.cpp_prelude import prelude
 from compiler.codegen.cpp_reductions import Fold, RunningFold, fold_of, running_of
-from compiler.codegen.scratch import Plan, plan_kernel
+from compiler.codegen.cpp_text import C_TYPES, STORED, parameter_names
 from compiler.codegen.sources import CppUnit, KernelSource
-from compiler.codegen.space import merge_loops, sum_text, transposed_loops, walked, with_named_sizes
-from compiler.codegen.templates import HALVES, bare, dtype_class, expression
+from compiler.codegen.space import merge_loops, transposed_loops, with_named_sizes
 from compiler.codegen.writer import Marked, Writer
-from compiler.ir import ITEM_BYTES, Apply, Buffer, Constant, Kernel, Line, Load, OpenNumber, Phase, Position, Reduce, Scan, Store, operands
+from compiler.ir import ITEM_BYTES, Buffer, Kernel, Phase, Reduce, Scan, Store
 from compiler.sizes import Size, Sym, divisor, found, hint
 from compiler.trace import Origin
 
-JOINED = {"add": "{} + {}", "mul": "{} * {}", "max": "fuselab::maximum({}, {})", "min": "fuselab::minimum({}, {})"}
-"""What a store over an element leaves there, of the element and the new value."""
-C_TYPES = {
-    "float64": "double", "float32": "float", "float16": "float", "bfloat16": "float", "int64": "int64_t", "int32": "int32_t",
-    "int16": "int16_t", "int8": "int8_t", "uint8": "uint8_t", "bool": "bool",
-}  # fmt: skip
-STORED = C_TYPES | {"float16": "uint16_t", "bfloat16": "uint16_t", "bool": "uint8_t"}
 PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
 CHUNK = 4_096  # additions that one partial sum takes
 FAULT = """
@@ -53,54 +45,6 @@ template <int Number> inline void* row(int64_t bytes) {
 _MAY_FAIL = re.compile(r"fuselab::(?:within\(|(?:quotient|floor_quotient|truncated_remainder|floor_remainder)\([^,\n]*, v\d)")
 TILE = 32  # elements along each axis of a tile that is read one way and written the other
 STACK_BYTES = 128 * 1024
-_RESERVED = re.compile(r"(?:[irv]\d.*|j|width|auto|bool|break|case|catch|char|class|const|continue|default|delete|do|double|else|enum"
-                       r"|explicit|extern|false|float|for|friend|goto|if|inline|int|long|namespace|new|operator|private|public|register|return|short|signed|sizeof"
-                       r"|static|struct|switch|template|this|throw|true|try|typedef|union|unsigned|using|virtual|void|volatile|while|and|or|not|xor"
-                       r"|larger|smaller|exp|log|sin|cos|tan|tanh|erf|pow|abs|floor|ceil|sqrt|round|trunc)")  # fmt: skip
-
-
-def cpp_number(value: OpenNumber, dtype: str) -> str:
-    """A C++ literal of exactly this number in this dtype; an open size, which is an int64, by its name."""
-    if isinstance(value, Sym):
-        return divisor(value)
-    kind = dtype_class(dtype)
-    if kind == "bool":
-        return "true" if value else "false"
-    if kind == "int":
-        number = int(value)
-        if number == -(2**63):
-            return f"(-INT64_C({2**63 - 1}) - 1)"
-        # Templates of the prelude want both arguments of one type.
-        text = f"INT64_C({number})" if dtype == "int64" else str(number) if dtype == "int32" else f"({C_TYPES[dtype]}){number}"
-        return f"({text})" if number < 0 or "(" in text[:1] else text
-    real = float(value)
-    double = dtype == "float64"
-    if isnan(real):
-        return f'__builtin_nan{"" if double else "f"}("")'
-    if not isfinite(real) or (not double and abs(real) > 3.4028235677973366e38):
-        return f"({'-' if real < 0 else ''}__builtin_inf{'' if double else 'f'}())"
-    text = repr(real) if double else f"{_shortest_float(real)}f"
-    return f"({text})" if text.startswith("-") else text
-
-
-def _shortest_float(number: float) -> str:
-    """The shortest decimal that rounds to the same float32."""
-    single = struct.unpack("f", struct.pack("f", number))[0]
-    for digits in range(1, 10):
-        text = f"{single:.{digits}g}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == single:
-            break
-    return text if re.search(r"[.en]", text) else f"{text}.0"
-
-
-def parameter_names(arguments: Sequence[str], taken: Collection[str] = ()) -> tuple[str, ...]:
-    names: list[str] = []
-    for argument in arguments:
-        name = re.sub(r"\W", "_", argument)
-        while _RESERVED.fullmatch(name) or name[:1].isdigit() or name in names or name in taken:
-            name = f"ptr_{name}"
-        names.append(name)
-    return tuple(names)
 
 
 def cpp_kernel(kernel: Kernel, buffers: Mapping[str, Buffer], origins: Sequence[Origin] = ()) -> KernelSource:
@@ -145,8 +89,8 @@ def cpp_unit(kernels: Sequence[KernelSource]) -> CppUnit:
     return CppUnit(done.text, done.marks, tuple(starts))
 
 
-class _CppKernel:
-    """Writes one function. A value is called ``v7`` inside the innermost loop; outside of it, it lives in ``v7_row`` or ``v7_tile``."""
+class _CppKernel(CppLines):
+    """Writes one function."""
 
     def __init__(
         self,
@@ -156,12 +100,8 @@ class _CppKernel:
         parameters: Sequence[str],
         sizes: Sequence[str],
     ) -> None:
-        self.kernel, self.buffers, self.origins, self.sizes = kernel, buffers, origins, sizes
-        self.parameters = dict(zip(kernel.arguments, parameters, strict=True))
-        self.plan: Plan = plan_kernel(kernel)
-        self.writer = Writer()
-        self.outer = len(kernel.loops)
-        self.vertical = bool(kernel.reduction) and self.plan.vertical
+        super().__init__(kernel, buffers, origins, parameters)
+        self.sizes = sizes
         self.tile = self._tile_width() if self.vertical else 1
         # Iterations that may write to one element run one after the other, so that the answer is always the same.
         self.serial = any(isinstance(line, Store) and line.over for line in kernel.body)
@@ -170,10 +110,6 @@ class _CppKernel:
         self.condition = f" if(parallel: {work} >= {PARALLEL_FROM})" if isinstance(work, Sym) else ""
         self.inside = self.threads and bool(kernel.reduction) and not self.vertical
         self.inside = self.inside and isinstance(kernel.numel, int) and kernel.numel < 16
-        self.said = ""
-
-    def line(self, text: str = "", *origins: int) -> None:
-        self.writer.line(text, *origins)
 
     def function(self) -> Marked:
         kernel, body = self.kernel, self.writer
@@ -197,29 +133,6 @@ class _CppKernel:
         return f"{const}{STORED[self.buffers[name].dtype]}* {restrict}{self.parameters[name]}"
 
     # Loops
-
-    @contextmanager
-    def _loop(self, name: str, size: Size | str, start: str = "0", step: str = "") -> Iterator[None]:
-        advance = f"{name} += {step}" if step else f"{name}++"
-        self.line(f"for (int64_t {name} = {start}; {name} < {size}; {advance}) {{", self.kernel.origin)
-        with self.writer.indent():
-            yield
-        self.line("}", self.kernel.origin)
-
-    @contextmanager
-    def _loops(self, names: Sequence[tuple[str, Size]]) -> Iterator[None]:
-        """Loops around each other; those of one iteration are left out."""
-        if not names:
-            yield
-        elif names[0][1] == 1:
-            with self._loops(names[1:]):
-                yield
-        else:
-            with self._loop(*names[0]), self._loops(names[1:]):
-                yield
-
-    def _pragma(self, text: str) -> None:
-        self.line(f"#pragma omp {text}", self.kernel.origin)
 
     def _parallel(self, depth: int) -> None:
         if self.threads and depth:
@@ -351,15 +264,6 @@ class _CppKernel:
                 if position in self.plan.scratch and phase.start <= position < phase.stop:
                     self.line(f"v{position}_row[{at}] = v{position};", line.origin)
 
-    def _flat_reduction(self) -> str:
-        terms: list[tuple[Size, str]] = []
-        stride: Size = 1
-        for k in reversed(range(len(self.kernel.reduction))):
-            if walked(self.kernel.reduction[k]):
-                terms.append((stride, f"r{k}"))
-            stride = stride * self.kernel.reduction[k]
-        return sum_text(0, terms[::-1])
-
     # Reductions across rows: SIMD along the last parallel loop, in tiles whose running values stay in the first cache
 
     def _tile_width(self) -> int:
@@ -466,92 +370,6 @@ class _CppKernel:
     def _running(self, phase: Phase) -> dict[int, RunningFold]:
         lines = ((position, self.kernel.body[position]) for position in range(phase.start, phase.stop))
         return {position: running_of(line, self._dtype(line.arg)) for position, line in lines if isinstance(line, Scan)}
-
-    # Lines
-
-    def _body(self, positions: Sequence[int] | range) -> None:
-        for position in positions:
-            self._emit(position, self.kernel.body[position])
-
-    def _dtype(self, position: int) -> str:
-        line = self.kernel.body[position]
-        assert not isinstance(line, Store), "a store has no value"
-        return line.dtype
-
-    def _value(self, position: int) -> str:
-        line = self.kernel.body[position]
-        return cpp_number(line.value, line.dtype) if isinstance(line, Constant) else f"v{position}"
-
-    def _emit(self, position: int, line: Line) -> None:
-        if isinstance(line, Constant) or position in self.plan.unread:
-            return
-        op = self.origins[line.origin].op if line.origin < len(self.origins) else ""
-        if op and op != self.said:
-            self.line(f"// {op}", line.origin)
-            self.said = op
-        if isinstance(line, Store):
-            self._store(line)
-        else:
-            text = self._running_value(position, line) if isinstance(line, Scan) else self._expression(line)
-            self.line(f"const {C_TYPES[self._dtype(position)]} v{position} = {text};", line.origin)
-
-    def _store(self, line: Store) -> None:
-        element, value = f"{self.parameters[line.buffer]}[{self._address(line)}]", self._stored(line)
-        if line.over in JOINED and line.dtype in HALVES:
-            source = self.kernel.body[line.value]
-            narrowed = isinstance(source, Apply) and line.value in self.plan.unread
-            new = f"round_{line.dtype}({self._value(operands(source)[0])})" if narrowed else self._value(line.value)
-            value = f"to_{line.dtype}({JOINED[line.over].format(f'from_{line.dtype}({element})', new)})"
-        elif line.over in JOINED:
-            kind = C_TYPES[line.dtype]
-            value = JOINED[line.over].format(element, f"static_cast<{kind}>({value})")
-        self.line(f"{element} = {value};", line.origin)
-
-    def _running_value(self, position: int, line: Scan) -> str:
-        return running_of(line, self._dtype(line.arg)).result(f"v{position}", "[j]" if self.vertical else "")
-
-    def _address(self, line: Load | Store | Position) -> str:
-        sizes = (*self.kernel.loops, *self.kernel.reduction)
-        names = [*(f"i{k}" for k in range(self.outer)), *(f"r{k}" for k in range(len(self.kernel.reduction)))]
-        terms = [(stride, name) for stride, name, size in zip(line.strides, names, sizes, strict=True) if walked(size)]
-        if isinstance(line, Load | Store):
-            terms += [(stride, self._value(value)) for value, stride in line.indirect]
-        return sum_text(line.offset, terms)
-
-    def _stored(self, line: Store) -> str:
-        source = self.kernel.body[line.value]
-        if line.dtype in HALVES:
-            narrowed = isinstance(source, Apply) and source.op == "cast" and self._dtype(source.args[0]) == "float32"
-            return f"to_{line.dtype}({self._value(source.args[0] if narrowed and isinstance(source, Apply) else line.value)})"
-        return self._value(line.value)
-
-    def _expression(self, line: Line) -> str:
-        match line:
-            case Load():
-                loaded = f"{self.parameters[line.buffer]}[{self._address(line)}]"
-                if line.dtype in HALVES:
-                    loaded = f"from_{line.dtype}({loaded})"
-                if line.mask is None:
-                    return f"{loaded} != 0" if line.dtype == "bool" else loaded
-                loaded = f"({loaded} != 0)" if line.dtype == "bool" else loaded
-                return f"{self._value(line.mask)} ? {loaded} : {cpp_number(line.other, line.dtype)}"
-            case Position():
-                return self._address(line)
-            case Apply(op="cast"):
-                return self._cast(line)
-            case Apply():
-                dtype = self._dtype(line.args[-1]) if line.args else line.dtype
-                text = bare(expression(line, dtype, [self._value(argument) for argument in line.args], "cpp"))
-                return f"round_{line.dtype}({text})" if line.dtype in HALVES else text
-        raise AssertionError(f"no expression: {line}")
-
-    def _cast(self, line: Apply) -> str:
-        value, dtype = self._value(line.args[0]), self._dtype(line.args[0])
-        if line.dtype in HALVES:
-            return value if dtype == line.dtype else f"round_{line.dtype}({value if dtype in ('float32', *HALVES) else f'(float){value}'})"
-        if line.dtype == "bool":
-            return value if dtype == "bool" else f"{value} != 0"
-        return value if C_TYPES[dtype] == C_TYPES[line.dtype] else f"({C_TYPES[line.dtype]}){value}"
 
 
 def _long(size: Size) -> bool:

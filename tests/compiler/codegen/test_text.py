@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from compiler.codegen import generate
-from compiler.codegen.cpp import cpp_number
+from compiler.codegen.cpp_text import cpp_number
 from compiler.codegen.triton import triton_number, triton_source
 from compiler.ir import Buffer, Kernel, Load, Store, Tiling
 from compiler.target import TARGETS
