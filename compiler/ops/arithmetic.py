@@ -57,6 +57,8 @@ ROWS: tuple[Row, ...] = (
         "int": "({t})((uint64_t){0} - (uint64_t){1} * (uint64_t){2})"}, lambda a, b, alpha: a - b * alpha, kinds=NUMBER),
     Row("sub", ("other", "self"), ("aten.rsub.Tensor", "aten.rsub.Scalar"), "{0} - {1}", wrapping("-"), torch.sub, when={"alpha": 1},
         kinds=NUMBER),
+    Row("sub_scaled", ("other", "self", "alpha"), ("aten.rsub.Tensor", "aten.rsub.Scalar"), "{0} - {1} * {2}", {"float": "{0} - {1} * {2}",
+        "int": "({t})((uint64_t){0} - (uint64_t){1} * (uint64_t){2})"}, lambda a, b, alpha: a - b * alpha, kinds=NUMBER),
     Row("mul", SELF_OTHER, ("aten.mul.Tensor", "aten.mul.Scalar"), {"float": "{0} * {1}", "int": "{0} * {1}", "bool": "{0} & {1}"},
         wrapping("*", "{0} & {1}"), torch.mul),
     Row("truediv", SELF_OTHER, ("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.true_divide.Scalar"), QUOTIENT,
