@@ -7,6 +7,7 @@ from typing import Literal
 
 from compiler.ir import Apply, Kernel, operands
 from compiler.ops import OPS, kind_of
+from compiler.ops.row import Template
 
 Language = Literal["triton", "cpp"]
 HALVES = frozenset({"float16", "bfloat16"})
@@ -16,22 +17,24 @@ def dtype_class(dtype: str) -> str:
     return kind_of(dtype)
 
 
-def _computed_as(dtype: str, language: Language) -> str:
-    """C++ holds the values of 16-bit floats as rounded floats."""
-    return "float32" if language == "cpp" and dtype in HALVES else dtype
+def _computed_as(dtype: str, language: Language, template: Template) -> str:
+    """C++ holds the values of 16-bit floats as rounded floats; few templates have a text of their own for these."""
+    own = not isinstance(template, str) and dtype in template
+    return "float32" if language == "cpp" and dtype in HALVES and not own else dtype
 
 
 def template_text(line: Apply, operand: str, language: Language) -> str:
     """The format string of an op whose last operand has dtype ``operand``."""
     row = OPS[line.op]
-    dtype = _computed_as(operand, language)
     found = row.triton if language == "triton" else row.cpp
+    dtype = _computed_as(operand, language, found)
     return found if isinstance(found, str) else found[dtype] if dtype in found else found[kind_of(dtype)]
 
 
 def expression(line: Apply, operand: str, arguments: Sequence[str], language: Language) -> str:
     """The op on these operands, which are names or literals."""
-    return OPS[line.op].print(language, arguments, _computed_as(operand, language))
+    row = OPS[line.op]
+    return row.print(language, arguments, _computed_as(operand, language, row.triton if language == "triton" else row.cpp))
 
 
 def readers(kernel: Kernel) -> list[list[int]]:

@@ -52,6 +52,8 @@ def lower_pointwise(lowering: Lowering, node: Node) -> Ref | None:
     row = matching_row(node, arguments)
     if row is None:
         return None
+    if row.only_cpp and lowering.target.is_gpu:
+        raise Unsupported("loops", row.only_cpp)
     operands = [operand(lowering, arguments[name]) for name in row.operands]
     builder = lowering.builder(lowering.meta(node).shape)
     values = [load(lowering, builder, item) for item in operands]
@@ -151,3 +153,19 @@ def lower_fma(lowering: Lowering, node: Node) -> Ref:
     builder, dtype = lowering.builder(lowering.meta(node).shape), dtype_name(lowering.meta(node).dtype)
     values = [load(lowering, builder, item) for item in operands]
     return lowering.finish(node, builder, apply_row(lowering, builder, OPS["fma"], operands, values, dtype))
+
+
+@lowers("aten.frexp.Tensor")
+def lower_frexp(lowering: Lowering, node: Node) -> tuple[Ref, ...]:
+    """The mantissa and the exponent, each in a nest of its own."""
+    source = lowering.ref(node.args[0])
+    results: list[Ref] = []
+    for place, part in enumerate(("mantissa", "exponent")):
+        meta = cast("tuple[torch.Tensor, ...]", node.meta["val"])[place]
+        builder = lowering.builder(meta.shape)
+        value = apply_row(lowering, builder, OPS[f"frexp_{part}"], [source], [load(lowering, builder, source)], dtype_name(meta.dtype))
+        buffer = lowering.output(f"{node.name}_{place}", meta)
+        builder.store(buffer, value)
+        lowering.emit(builder, buffer.name, overload_name(node.target))
+        results.append(lowering.own(buffer, meta))
+    return tuple(results)

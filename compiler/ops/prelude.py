@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from compiler.ops.texts import CPP_SPECIAL, TRITON_SPECIAL
+
 CPP_FAULT = """\
 // What eager raises for: the kernel goes on with 0, and the wrapper raises once it has ended.
 static int fault = 0;
@@ -204,20 +206,24 @@ def _functions(text: str) -> dict[str, str]:
     return {re.search(r"(\w+)\(", part[part.index("inline ") :])[1]: part for part in parts}  # type: ignore[index]  # each has one
 
 
-_CPP = _functions(CPP_FUNCTIONS)
+_CPP = _functions(CPP_FUNCTIONS) | _functions(CPP_SPECIAL)
+
+
+def _needed(table: dict[str, str], code: str) -> list[str]:
+    """The functions of the table that the text calls, and those that these call, in the table's order."""
+    wanted: set[str] = set()
+    todo = code
+    while new := {name for name in table if name not in wanted and re.search(rf"\b{name}\b", todo)}:
+        wanted |= new
+        todo = "\n".join(table[name] for name in new)
+    return [text for name, text in table.items() if name in wanted]
 
 
 def cpp_prelude(code: str) -> str:
     """The functions that the C++ text calls, and those that these call, in namespace ``fuselab``."""
-    wanted: set[str] = set()
-    todo = code
-    while new := {name for name in _CPP if name not in wanted and re.search(rf"\b{name}\b", todo)}:
-        wanted |= new
-        todo = "\n".join(_CPP[name] for name in new)
-    chosen = "".join(text for name, text in _CPP.items() if name in wanted)
-    return f"namespace fuselab {{\n{CPP_FAULT}{chosen}}}  // namespace fuselab\n"
+    return f"namespace fuselab {{\n{CPP_FAULT}{''.join(_needed(_CPP, code))}}}  // namespace fuselab\n"
 
 
 def triton_prelude(code: str) -> str:
     """The functions that the Triton text calls, to be pasted before its kernels (after the imports of triton, tl and libdevice)."""
-    return "\n\n".join(text for name, text in _TRITON.items() if re.search(rf"\b{name}\b", code))
+    return "\n\n".join(_needed(_TRITON | TRITON_SPECIAL, code))

@@ -27,7 +27,7 @@ TRITON_TYPES: dict[str, str] = {
 }  # fmt: skip
 CPP_TYPES: dict[str, str] = {
     "float64": "double", "float32": "float", "int64": "int64_t", "int32": "int32_t", "int16": "int16_t", "int8": "int8_t",
-    "uint8": "uint8_t", "bool": "bool",
+    "uint8": "uint8_t", "bool": "bool", "float16": "float", "bfloat16": "float",
 }  # fmt: skip
 
 
@@ -47,7 +47,8 @@ class Row:
 
     The templates are ``str.format`` texts over the operands {0}, {1}, ..., the computing dtype {t} in the target language and its {bits}
     ({last}: bits less one), or a mapping of such by dtype or by kind of dtype. Operands are names or parenthesised; a result in C++ may be
-    wider than its dtype and is to be assigned to a variable of that dtype. ``domain`` bounds each operand in tests.
+    wider than its dtype and is to be assigned to a variable of that dtype. ``domain`` bounds each operand in tests. ``only_cpp`` says why
+    there is no template for Triton, so that on GPUs PyTorch's own kernel is called.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Row:
     opmath: bool = True
     kinds: tuple[Kind, ...] = ANY
     domain: tuple[Bounds, ...] = ()
+    only_cpp: str = ""
 
     def print(self, language: Literal["triton", "cpp"], arguments: Sequence[str], dtype: str) -> str:
         """The expression on these operands, computed in ``dtype`` (the dtype of the last operand; for a comparison not the result's)."""

@@ -21,7 +21,7 @@ COUNT = 512
 
 
 def rows_for(dtype: str) -> list[Row]:
-    return [row for row in OPS.values() if dtype in computing_dtypes(row)]
+    return [row for row in OPS.values() if dtype in computing_dtypes(row) and not row.only_cpp]
 
 
 def stored(dtype: str) -> str:
