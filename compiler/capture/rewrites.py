@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from compiler.capture.sampling import grid_sampler_2d
+
 aten = torch.ops.aten
 
 
@@ -31,6 +33,55 @@ def scatter_reduce(self: Tensor, dim: int, index: Tensor, src: Tensor, reduce: s
         total = aten.scatter_add(base, dim, index, src)
         return total / counts if self.dtype.is_floating_point else torch.div(total, counts, rounding_mode="floor")
     return NotImplemented if include_self else aten.scatter_reduce(base, dim, index, src, reduce)
+
+
+def scatter_joining(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Any:  # noqa: ANN401
+    """The older names of two ways to join values."""
+    return aten.scatter_reduce(self, dim, index, src, {"add": "sum", "multiply": "prod"}[reduce])
+
+
+def scatter_joining_number(self: Tensor, dim: int, index: Tensor, value: float, *, reduce: str) -> Any:  # noqa: ANN401
+    return scatter_joining(self, dim, index, self.new_full(index.shape, value), reduce=reduce)
+
+
+def index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:  # noqa: ANN401
+    """A scatter whose index is the same along all other axes."""
+    if self.dtype == torch.bool or self.is_complex():
+        return NotImplemented
+    rows, source = (value if value.dim() else value.reshape(1) for value in (self, source))
+    sizes = [1] * source.dim()
+    sizes[dim % source.dim()] = index.numel()
+    index = index.reshape(sizes).expand(source.shape)
+    return aten.scatter_reduce(rows, dim, index, source, reduce, include_self=include_self).view(self.shape)
+
+
+def index_put(self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:  # noqa: ANN401
+    """Under one mask, each true element takes the next of the values: the one whose number is that of true elements so far."""
+    mask = indices[0] if len(indices) == 1 else None
+    if mask is None or mask.dtype != torch.bool or self.numel() == 0 or values.numel() == 0:
+        return NotImplemented
+    rest = self.shape[mask.dim() :]
+    if values.dim() > len(rest) and values.shape[-len(rest) - 1] != 1:
+        places = mask.reshape(-1).to(torch.int64).cumsum(0) - 1
+        values = values.expand(values.shape[-len(rest) - 1], *rest)[places.clamp(min=0)].view(self.shape)
+    elif values.numel() == 1 and not accumulate:
+        return NotImplemented
+    elif values.dim() > len(rest):
+        values = values.reshape(values.shape[values.dim() - len(rest) :])
+    values = values.to(self.dtype)
+    written = torch.where(mask.view(*mask.shape, *(1 for _ in rest)), self + values if accumulate else values, self)
+    return aten.copy(torch.empty_like(self), written)
+
+
+def take(self: Tensor, index: Tensor) -> Any:  # noqa: ANN401
+    """Read from the elements in row-major order."""
+    return aten.index(self.reshape(-1), [index])
+
+
+def put(self: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """Written to the elements in row-major order."""
+    written = aten.index_put(self.reshape(-1), [index.reshape(-1)], source.reshape(-1), accumulate)
+    return aten.copy(torch.empty_like(self), written.view(self.shape))
 
 
 def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Any:  # noqa: ANN401
@@ -122,6 +173,13 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.expand_copy.default: expand_copy,
         aten.round.decimals: round_decimals,
         aten.view_copy.default: view_copy,
+        aten.grid_sampler_2d.default: grid_sampler_2d,
+        aten.index_put.default: index_put,
+        aten.index_reduce.default: index_reduce,
+        aten.put.default: put,
+        aten.take.default: take,
+        aten.scatter.reduce: scatter_joining,
+        aten.scatter.value_reduce: scatter_joining_number,
         aten.scatter_reduce.two: scatter_reduce,
         aten.masked_scatter.default: masked_scatter,
         aten.masked_scatter_backward.default: masked_scatter_backward,

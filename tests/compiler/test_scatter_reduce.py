@@ -73,7 +73,7 @@ def test_gradients(way, policy):
 
 def test_an_index_out_of_range_raises():
     x, index, source = operands(torch.float32)
-    with pytest.raises(IndexError):
+    with pytest.raises(RuntimeError, match="out of bounds"):
         compiled(lambda x, i, s: x.scatter_reduce(0, i, s, "amax"), x, index + 3, source)
 
 
@@ -92,3 +92,64 @@ def test_masked_scatter(shapes):
         sides.append((result, *torch.autograd.grad(result.square().sum(), given)))
     for ours, theirs in zip(*sides, strict=True):
         torch.testing.assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("include", [True, False])
+@pytest.mark.parametrize("way", ["prod", "mean", "amax", "amin"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_joined_along_an_axis(dtype, way, include):
+    x, _, source = operands(dtype)
+
+    def function(x, index, source):
+        return (x.t() * 1).index_reduce(1, index, source[:3].t(), way, include_self=include)
+
+    given = (x, torch.tensor([1, 3, 1]), source)
+    tolerance = {torch.bfloat16: {"rtol": 4e-2, "atol": 1e-2}, torch.float16: {"rtol": 4e-3, "atol": 1e-3}}.get(dtype, {})
+    torch.testing.assert_close(compiled(function, *given), function(*given), check_stride=True, **tolerance)
+
+
+@pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter")
+@pytest.mark.parametrize("way", ["add", "multiply"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.int64, torch.uint8], ids=str)
+def test_joined_by_the_older_names(dtype, way):
+    x, index, source = operands(dtype)
+
+    def function(x, index, source):
+        return x.scatter(0, index, source, reduce=way), x.scatter(0, index, 3, reduce=way)
+
+    torch.testing.assert_close(compiled(function, x, index, source), function(x, index, source))
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+@pytest.mark.parametrize("form", ["all", "one", "rows", "row", "columns", "number"])
+def test_written_under_a_mask(form, accumulate):
+    x, mask = torch.arange(20.0).reshape(4, 5), torch.arange(20).reshape(4, 5) % 3 == 1
+    rows, count = torch.tensor([True, False, True, True]), int(mask.sum())
+    chosen, shape = {
+        "all": (mask, (count,)), "one": (mask, (1,)), "number": (mask, ()), "rows": (rows, (3, 5)), "row": (rows, (5,)), "columns": (rows, (3, 1)),
+    }[form]  # fmt: skip
+    given = (x.t().contiguous().t(), chosen, -torch.arange(1.0, 1 + torch.Size(shape).numel()).reshape(shape))
+
+    def function(x, mask, values):
+        return x.index_put((mask,), values, accumulate)
+
+    torch.testing.assert_close(compiled(function, *given), function(*given), check_stride=True)
+
+
+def test_too_few_values_under_a_mask_raise():
+    given = (torch.zeros(4), torch.tensor([True, True, True, False]), torch.ones(2))
+    with pytest.raises(RuntimeError, match="shape mismatch"):
+        compiled(lambda x, mask, values: x.index_put((mask,), values), *given)
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_put(accumulate):
+    x, index = torch.arange(20.0).reshape(4, 5), torch.tensor([[0, 3], [-1, 7]])
+
+    def function(x, index, source):
+        return x.put(index, source, accumulate), x.t().put(index, source, accumulate), x.take(index)
+
+    given = (x, index, torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    torch.testing.assert_close(compiled(function, *given), function(*given), check_stride=True)
+    with pytest.raises(IndexError):
+        compiled(function, x, index + 13, given[2])
