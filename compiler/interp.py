@@ -189,8 +189,9 @@ class Space:
     def points(self, sizes: Sequence[int]) -> Tensor:
         """The number of each iteration; those of one row (a point of the parallel loops) are equal when divided by the reduction's size."""
         strides = [max(prod_of(self.sizes[axis + 1 :]), 1) for axis in range(len(self.sizes))]
-        points = self.affine(0, strides).expand(self.sizes)
-        return points if tuple(sizes) == self.sizes else points[(..., *(slice(0, 1) for _ in self.reduction))]
+        if tuple(sizes) != self.sizes:  # a store of each row, of which the reduction may have no points
+            strides[len(self.loops) :] = [0] * len(self.reduction)
+        return self.affine(0, strides).expand(sizes)
 
     def foreign(self, access: Access, address: Tensor, points: Tensor, phase: int) -> Tensor:
         """Whether each address was touched by another row, or in this phase by another iteration at all."""

@@ -13,7 +13,7 @@ from torch.fx import Node
 from compiler.errors import Unsupported
 from compiler.ir import Ref, Value
 from compiler.lowering.graph import Lowering, dtype_name, lowers, overload_name
-from compiler.lowering.nests import NestBuilder, repeats
+from compiler.lowering.nests import NestBuilder, repeats, with_axis
 from compiler.lowering.pointwise import bound_arguments
 from compiler.sizes import Size, Sym, is_one, same
 
@@ -124,7 +124,7 @@ def interleaved(lowering: Lowering, node: Node, base: Ref, source: Ref, axis: in
 
 @lowers("aten.flip.default")
 def lower_flip(lowering: Lowering, node: Node) -> Ref:
-    source = lowering.ref(node.args[0])
+    source = with_axis(lowering.ref(node.args[0]))
     axes = {wrapped(axis, len(source.shape)) for axis in cast(Sequence[int], node.args[1])}
     offset = source.offset + sum((source.shape[axis] - 1) * source.strides[axis] for axis in axes)
     strides = [-stride if axis in axes else stride for axis, stride in enumerate(source.strides)]
@@ -169,11 +169,11 @@ def place(
 
 @lowers("aten.gather.default")
 def lower_gather(lowering: Lowering, node: Node) -> Ref:
-    source, index = lowering.ref(node.args[0]), lowering.ref(node.args[2])
-    if not source.shape:
-        raise Unsupported("loops", "the operand has no axis")
+    source, index = (with_axis(lowering.ref(argument)) for argument in (node.args[0], node.args[2]))
     axis = wrapped(node.args[1], len(source.shape))
     builder = lowering.builder(index.shape)
+    if 0 in index.shape:  # which may then have any number of axes
+        return lowering.finish(node, builder, builder.constant(0, lowering.dtype(source)))
     at = place(lowering, builder, index, index.strides, source.shape[axis])
     strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]
     value = builder.load_at(source, lowering.dtype(source), source.offset, strides, indirect=((at, source.strides[axis]),))
@@ -182,11 +182,9 @@ def lower_gather(lowering: Lowering, node: Node) -> Ref:
 
 @lowers("aten.index_select.default")
 def lower_index_select(lowering: Lowering, node: Node) -> Ref:
-    source, index = lowering.ref(node.args[0]), lowering.ref(node.args[2])
-    if not source.shape or len(index.shape) != 1:
-        raise Unsupported("loops", "the operand has no axis")
+    source, index = (with_axis(lowering.ref(argument)) for argument in (node.args[0], node.args[2]))
     axis = wrapped(node.args[1], len(source.shape))
-    builder = lowering.builder(lowering.meta(node).shape)
+    builder = lowering.builder([index.shape[0] if k == axis else size for k, size in enumerate(source.shape)])
     along = [index.strides[0] if k == axis else 0 for k in range(len(source.shape))]
     at = place(lowering, builder, index, along, source.shape[axis])
     strides = [0 if k == axis else stride for k, stride in enumerate(source.strides)]

@@ -155,6 +155,11 @@ class NestBuilder:
         return in_memory_order(Nest(name, op, self.loops, self.reduction, tuple(self.lines), self.origin))
 
 
+def with_axis(ref: Ref) -> Ref:
+    """A tensor without axes as one of a single element, which ops along an axis take it for."""
+    return ref if ref.shape else Ref(ref.buffer, (1,), (1,), ref.offset)
+
+
 def repeats(size: Size, loop: Size) -> bool:
     """Whether an axis of this size is repeated along a loop: it has one element, or is one that the loop walks."""
     return is_one(size) or (isinstance(size, Sym) and size != loop and same(size, 1))

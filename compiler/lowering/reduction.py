@@ -141,8 +141,6 @@ def lower_argmax(lowering: Lowering, node: Node) -> Ref:
 def lower_max_with_index(lowering: Lowering, node: Node) -> tuple[Ref, Ref]:
     which = "max" if "max" in overload_name(node.target) else "min"
     source, dim = lowering.ref(node.args[0]), bound_arguments(node)["dim"]
-    if not source.shape:
-        raise Unsupported("loops", "the operand has no axis")
     values, indices = Reduction(lowering, source, dim), Reduction(lowering, source, dim)
     extreme = values.finish(node, values.reduce(cast(ReduceOp, which), comparable(values)), result=0)
     place = indices.finish(node, indices.reduce(cast(ReduceOp, f"arg{which}"), comparable(indices)), result=1)
@@ -160,7 +158,10 @@ def lower_any_all(lowering: Lowering, node: Node) -> Ref:
 
 
 def variance(lowering: Lowering, node: Node, result: int | None) -> tuple[Ref, Ref, Reduction]:
-    """The variance (stored as the node's result) and the mean, kept in the precision of the computation."""
+    """The variance (stored as the node's result) and the mean, kept in the precision of the computation.
+
+    Of nothing, zero is divided by zero, which is NaN as in eager.
+    """
     arguments = bound_arguments(node)
     source = lowering.ref(node.args[0])
     if lowering.dtype(source) not in FLOATS:
@@ -170,8 +171,6 @@ def variance(lowering: Lowering, node: Node, result: int | None) -> tuple[Ref, R
     dims = arguments.get("dim")
     op = overload_name(node.target)
     means = Reduction(lowering, source, dims)
-    if means.count == 0:
-        raise Unsupported("loops", "the variance of nothing")
     wide = "float32" if lowering.dtype(source) in HALF else lowering.dtype(source)
     total = means.reduce("sum", means.builder.computing(means.load()))
     mean_value = means.builder.apply("truediv", total, means.builder.constant(means.count, wide), dtype=wide)

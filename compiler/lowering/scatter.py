@@ -12,7 +12,7 @@ from compiler.errors import Unsupported
 from compiler.ir import Buffer, Over, Ref, Value
 from compiler.lowering.graph import Lowering, lowers, overload_name
 from compiler.lowering.index import chosen_shape, gathered, index_refs, place, wrapped
-from compiler.lowering.nests import NestBuilder
+from compiler.lowering.nests import NestBuilder, with_axis
 from compiler.lowering.pointwise import bound_arguments
 from compiler.sizes import known
 
@@ -57,21 +57,23 @@ def lower_scatter(lowering: Lowering, node: Node) -> Ref:
     over: Over = "add" if "scatter_add" in overload_name(node.target) else JOINS[str(arguments.get("reduce"))]
     if not arguments.get("include_self", True) or over == "":
         raise Unsupported("loops", f"what is joined is not {arguments['reduce']} with the operand")
-    base, index = lowering.ref(arguments["self"]), lowering.ref(arguments["index"])
-    if not base.shape or len(index.shape) != len(base.shape):
-        raise Unsupported("loops", "the operand has no axis")
-    axis, dtype = wrapped(arguments["dim"], len(base.shape)), lowering.dtype(base)
+    base, index = lowering.ref(arguments["self"]), with_axis(lowering.ref(arguments["index"]))
+    dtype = lowering.dtype(base)
     buffer = begun(lowering, node, base, over)
+    if 0 in index.shape:  # which may then have any number of axes
+        return lowering.own(buffer, lowering.meta(node))
+    target = with_axis(lowering.whole(buffer))
+    axis = wrapped(arguments["dim"], len(target.shape))
     builder = lowering.builder(index.shape)
     source = arguments.get("src")
     if source is not None:
-        ref = lowering.ref(source)
+        ref = with_axis(lowering.ref(source))
         value = builder.cast(builder.load_at(ref, lowering.dtype(ref), ref.offset, ref.strides), dtype)
     else:
         value = valued(lowering, builder, arguments["value"], dtype)
-    at = place(lowering, builder, index, index.strides, base.shape[axis])
-    strides = [0 if k == axis else stride for k, stride in enumerate(buffer.strides)]
-    builder.store(buffer, value, strides=strides, indirect=((at, buffer.strides[axis]),), over=over)
+    at = place(lowering, builder, index, index.strides, target.shape[axis])
+    strides = [0 if k == axis else stride for k, stride in enumerate(target.strides)]
+    builder.store(buffer, value, strides=strides, indirect=((at, target.strides[axis]),), over=over)
     return ended(lowering, node, builder, buffer)
 
 

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from compiler import backend
 from compiler.options import POLICIES
+from compiler.stats import TALLY
 
 X = torch.arange(12.0).reshape(4, 3)
 READERS = {
@@ -52,6 +53,18 @@ def test_spaces_without_points(shape, policy):
 
     x = torch.empty(shape)
     torch.testing.assert_close(compiled(f, policy)(x), f(x), equal_nan=True)
+
+
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+@pytest.mark.parametrize("correction", [0, 1, 5])
+@pytest.mark.parametrize(("shape", "dim"), [((0, 5), 0), ((0, 5), 1), ((0,), None), ((3, 0, 2), (0, 1)), ((3, 2), 0)], ids=str)
+def test_the_variance_of_too_few(shape, dim, correction):
+    def f(x):
+        return x.var(dim, correction=correction), torch.var_mean(x + 1, dim, correction=correction), x.std(dim, correction=correction)
+
+    TALLY.clear()
+    torch.testing.assert_close(compiled(f)(torch.ones(shape)), f(torch.ones(shape)), equal_nan=True)
+    assert not TALLY.report()["fallbacks"]
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int8, torch.uint8], ids=str)
