@@ -56,6 +56,11 @@ class Windows:
     def sizes(self) -> tuple[Size, ...]:
         return self.source.shape[self.lead :]
 
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """From the first to the last element of a window along each axis, both included."""
+        return tuple((size - 1) * step + 1 for size, step in zip(self.kernel, self.dilation, strict=True))
+
     def places(self) -> Iterator[tuple[int, ...]]:
         return product(*(range(size) for size in self.kernel))
 
@@ -229,11 +234,10 @@ def coverings(lowering: Lowering, node: Node, builder: NestBuilder, axes: int, g
     kernel = per_axis(arguments["kernel_size"], axes, ())
     stride = per_axis(arguments["stride"], axes, kernel)
     padding = per_axis(arguments["padding"], axes, (0,) * axes)
-    if any(step != 1 for step in per_axis(arguments.get("dilation", 1), axes, (1,) * axes)):
-        raise Unsupported("loops", "the windows are dilated")
+    dilation = per_axis(arguments.get("dilation", 1), axes, (1,) * axes)
     source = Ref("", tuple(builder.loops), (0,) * len(builder.loops))
-    over = Windows(source, gradient.shape[-axes:], kernel, stride, padding, (1,) * axes)
-    back = tuple(-(-size // step) for size, step in zip(kernel, stride, strict=True))
+    over = Windows(source, gradient.shape[-axes:], kernel, stride, padding, dilation)
+    back = tuple(-(-length // step) for length, step in zip(over.lengths, stride, strict=True))
     if prod(back) > LARGEST_WINDOW:
         raise Unsupported("loops", f"{prod(back)} windows hold an element, too many to be written out")
     return over, [_covering(builder, over, steps) for steps in product(*(range(size) for size in back))]
@@ -250,7 +254,11 @@ def _covering(builder: NestBuilder, over: Windows, back: Sequence[int]) -> Cover
         window = builder.apply("sub", window, builder.constant(steps, "int64"), dtype="int64")
         begin = builder.apply("mul", window, stride, dtype="int64")
         ahead = builder.apply("sub", moved, begin, dtype="int64")
-        reached = builder.apply("lt", ahead, builder.constant(over.kernel[axis], "int64"), dtype="bool")
+        reached = builder.apply("lt", ahead, builder.constant(over.lengths[axis], "int64"), dtype="bool")
+        if over.dilation[axis] > 1:
+            between = builder.apply("remainder", ahead, builder.constant(over.dilation[axis], "int64"), dtype="int64")
+            falls_on = builder.apply("eq", between, builder.constant(0, "int64"), dtype="bool")
+            reached = builder.apply("logical_and", reached, falls_on, dtype="bool")
         exists = builder.apply("logical_and", builder.within(window, 0, over.out[axis]), reached, dtype="bool")
         mask = exists if mask is None else builder.apply("logical_and", mask, exists, dtype="bool")
         windows.append(window)

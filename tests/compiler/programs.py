@@ -184,10 +184,43 @@ def equal_steps_with_views():
 @program()
 def uninitialised():
     def filled(x):
-        made = torch.empty_permuted((4, 6), (1, 0)).copy_(x) * 2
+        made = torch.empty_permuted((4, 6), (1, 0), device=x.device).copy_(x) * 2
         return made + torch.empty_like(x).fill_(3) + x.new_empty(4, 6).zero_()
 
     return filled, (R(4, 6),)
+
+
+@program()
+def no_axes():
+    i, y = torch.tensor(0), torch.tensor(3.0)
+    return lambda x, i, y: (
+        x.max(0), x.min(0), x.flip(0) * 2, x.gather(0, i), x.index_select(0, i), x.scatter(0, i, y), x.scatter_add(0, i, y), x.index_add(0, i, y),
+        x.put(i, y), x.cumsum(0), torch.rsub(x, y, alpha=3),
+    ), (torch.tensor(2.5), i, y)  # fmt: skip
+
+
+@program()
+def variance_of_nothing():
+    return lambda x: (x.var(0), torch.var_mean(x, 0, correction=0), (x + 1).std()), (R(0, 6),)
+
+
+@program()
+def sampling():
+    return lambda x, g: (
+        F.grid_sample(x, g, padding_mode="reflection", align_corners=False), F.grid_sample(x, g, "nearest", align_corners=True),
+        F.grid_sample(x, g, "bicubic", "border", align_corners=False) * 2,
+    ), (R(2, 3, 4, 5), R(2, 3, 4, 2))  # fmt: skip
+
+
+@program()
+def writing_under_a_mask():
+    mask = torch.tensor([[True, False, True], [False, False, True]])
+    return lambda x, m, y: (x.index_put((m,), y), x.index_put((m,), y, True), x.put(m.long(), x * 2)), (R(2, 3), mask, R(3))
+
+
+@program(backward=True)
+def dilated_max_pooling():
+    return lambda x: F.max_pool2d(x.relu(), (3, 2), 2, 1, (1, 3)) * 2, (R(2, 3, 9, 8, grad=True),)
 
 
 @program()

@@ -24,17 +24,20 @@ KINDS = ("max", "average", "average without padding", "average with a divisor")
 @st.composite
 def poolings(draw):
     """A pooling, its name and an input that it takes: a few channels, sizes up to 9, windows that are written out."""
-    axes = draw(st.sampled_from((2, 2, 3)))
+    axes, kind = draw(st.sampled_from((2, 2, 3))), draw(st.sampled_from(KINDS))
     kernel = [draw(st.integers(1, 3)) for _ in range(axes)]
     stride = [draw(st.integers(1, 3)) for _ in range(axes)]
     padding = [draw(st.integers(0, size // 2)) for size in kernel]
-    sizes = [draw(st.integers(max(2, size), 9 if axes == 2 else 5)) for size in kernel]
-    kind, ceil = draw(st.sampled_from(KINDS)), draw(st.booleans())
+    dilation = [draw(st.integers(1, 2)) if kind == "max" else 1 for _ in range(axes)]
+    sizes = [draw(st.integers(max(2, (size - 1) * step + 1), 9 if axes == 2 else 5)) for size, step in zip(kernel, dilation, strict=True)]
+    ceil = draw(st.booleans())
     x = torch.randint(-4, 5, (2, 2, *sizes)).float().requires_grad_()
     if draw(st.booleans()):
         x = x.detach().movedim(1, -1).contiguous().movedim(-1, 1).requires_grad_()
     pool = {("max", 2): F.max_pool2d, ("max", 3): F.max_pool3d}.get((kind, axes), F.avg_pool2d if axes == 2 else F.avg_pool3d)
     given_ = {"kernel_size": kernel, "stride": stride, "padding": padding, "ceil_mode": ceil}
+    if kind == "max":
+        given_["dilation"] = dilation
     if kind.endswith("padding"):
         given_["count_include_pad"] = False
     if kind.endswith("divisor"):
