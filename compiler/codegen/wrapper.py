@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from compiler.codegen.cpp import may_fail
 from compiler.codegen.cpp_prelude import FLAGS, LIBRARIES
 from compiler.codegen.sources import CppUnit, KernelSource, WrapperSource
-from compiler.codegen.triton import triton_helpers
+from compiler.codegen.triton_text import triton_helpers
 from compiler.codegen.writer import Marked, Writer
 from compiler.ir import Allocation, Argument, Buffer, Extern, Kernel, OpenNumber, Program, Ref, Symbol
 from compiler.sizes import Binding, found

@@ -17,7 +17,7 @@ from torch._dynamo.exc import BackendCompilerFailed
 from compiler.capture import compile_region
 from compiler.capture.decompositions import decompositions
 from compiler.codegen import generate
-from compiler.codegen.triton import needs_64_bits
+from compiler.codegen.triton_text import needs_64_bits
 from compiler.interp import interpret, interpret_program
 from compiler.lowering import lower
 from compiler.observe.open_sizes import open_sizes

@@ -10,7 +10,8 @@ import pytest
 
 from compiler.codegen import generate
 from compiler.codegen.cpp_text import cpp_number
-from compiler.codegen.triton import triton_number, triton_source
+from compiler.codegen.triton import triton_source
+from compiler.codegen.triton_text import triton_number
 from compiler.ir import Buffer, Kernel, Load, Store, Tiling
 from compiler.target import TARGETS
 from tests.compiler.codegen.cases import CASES, broadcast_add, pointwise, softmax, transposed
