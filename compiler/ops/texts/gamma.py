@@ -31,7 +31,7 @@ template <class T> inline T trigamma(T x) {
   return sign * (sum + (1 + T(0.5) / x + y * T(trigamma_tail(y))) / x);
 }
 // The zeta function of Hurwitz by the summation formula of Euler and Maclaurin (DLMF 2.10.1): sum of (q + k)**-x over k.
-template <class T> inline T zeta(T x, T q) {
+inline double zeta(double x, double q) {
   static const double factors[12] = {  // B(2k + 2) / (2k + 2)!
       1 / 12., -1 / 720., 1 / 30240., -1 / 1209600., 1 / 47900160., -691 / 1307674368000., 1 / 74724249600., -3617 / 10670622842880000.,
       43867 / 5109094217170944000., -174611 / 802857662698291200000., 77683 / 14101100039391805440000.,
@@ -40,31 +40,31 @@ template <class T> inline T zeta(T x, T q) {
   if (x < 1) return NAN;
   if (q <= 0 && q == std::floor(q)) return INFINITY;
   if (q <= 0 && x != std::floor(x)) return NAN;
-  T a = q, power = std::pow(q, -x), sum = power;
+  double a = q, power = std::pow(q, -x), sum = power;
   for (int k = 0; k < 9 || a <= 9; ++k) {
     a += 1;
     power = std::pow(a, -x);
     sum += power;
-    if (std::fabs(power / sum) < T(1.1e-16)) return sum;
+    if (std::fabs(power / sum) < 1.1e-16) return sum;
   }
   sum += power * a / (x - 1) - power / 2;
-  T rising = 1;
+  double rising = 1;
   for (int k = 0; k < 12; ++k) {
     rising *= x + 2 * k;
     power /= a;
-    const T term = rising * power * T(factors[k]);
+    const double term = rising * power * factors[k];
     sum += term;
-    if (std::fabs(term / sum) < T(1.1e-16)) break;
+    if (std::fabs(term / sum) < 1.1e-16) break;
     rising *= x + 2 * k + 1;
     power /= a;
   }
   return sum;
 }
-// Abramowitz and Stegun 6.4.10.
+// Abramowitz and Stegun 6.4.10. The factorial leaves the range where eager's does.
 template <class T> inline T polygamma(T n, T x) {
   if (n == 0) return T(digamma((double)x));
   if (n == 1) return trigamma(x);
-  return (std::fmod(n, T(2)) != 0 ? T(1) : T(-1)) * std::exp(std::lgamma(n + 1)) * zeta(n + 1, x);
+  return (std::fmod(n, T(2)) != 0 ? T(1) : T(-1)) * std::exp(std::lgamma(n + 1)) * T(zeta((double)n + 1, (double)x));
 }
 // log(gamma(1 + a)) for small a, with what rounding takes of 1 + a put back.
 inline double log_gamma_after_one(double a) {

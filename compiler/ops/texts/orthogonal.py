@@ -46,7 +46,8 @@ template <class T> inline T hermite(T x, T degree_of, int times) {
   }
   return last;
 }
-// (k + 1) L(k + 1) = (2 k + 1 - x) L(k) - k L(k - 1) (DLMF table 18.9.1). Eager gives 0 for a NaN.
+// (k + 1) L(k + 1) = (2 k + 1 - x) L(k) - k L(k - 1) (DLMF table 18.9.1). The first product may leave the range where the difference is
+// within, so that the two are one operation. Eager gives 0 for a NaN.
 template <class T> inline T laguerre(T x, T degree_of) {
   const T n = degree(degree_of);
   if (n < 0) return 0;
@@ -54,7 +55,7 @@ template <class T> inline T laguerre(T x, T degree_of) {
   T before = 1, last = 1 - x;
   if (n > 1 && x != x) return 0;
   for (int64_t k = 1; T(k) < n && last == last; ++k) {
-    const T next = ((k + k + 1 - x) * last - k * before) / (k + 1);
+    const T next = std::fma(k + k + 1 - x, last, -k * before) / (k + 1);
     before = last;
     last = next;
   }
@@ -69,7 +70,7 @@ template <class T> inline T legendre(T x, T degree_of) {
   T before = 1, last = x;
   if (n > 1 && x != x) return 0;
   for (int64_t k = 1; T(k) < n && last == last; ++k) {
-    const T next = ((k + k + 1) * x * last - k * before) / (k + 1);
+    const T next = std::fma((k + k + 1) * x, last, -k * before) / (k + 1);
     before = last;
     last = next;
   }
