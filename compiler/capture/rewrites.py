@@ -164,6 +164,31 @@ def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
     return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
 
 
+def linspace(
+    start: float, end: float, steps: int, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **_: object
+) -> Any:  # noqa: ANN401
+    """From both ends to the middle. Integers go from and to numbers without their fractions, in float64, on a GPU in float32."""
+    dtype = dtype or torch.get_default_dtype()
+    if dtype.is_complex or isinstance(start, complex) or isinstance(end, complex):
+        return NotImplemented
+    place = torch.device(device or "cpu")
+    computing = torch.float64 if place.type == "cpu" else torch.float32
+    if dtype.is_floating_point:
+        computing = torch.float32 if dtype.itemsize == 2 else dtype
+    else:
+        start, end = int(start), int(end)
+    step = (end - start) / max(steps - 1, 1)
+    places = torch.arange(steps, device=place)
+    rising, falling = start + step * places.to(computing), end - step * (steps - 1 - places).to(computing)
+    return torch.where((places < steps // 2) | (steps == 1), rising, falling).to(dtype)
+
+
+def ldexp(self: Tensor, other: Tensor) -> Tensor:
+    """In two steps, the power of a dtype of its own: that of a 16-bit float is rounded."""
+    scaled = self * torch.pow(2.0, other)
+    return scaled.to(self.dtype) if self.is_floating_point() and not other.is_floating_point() else scaled
+
+
 def rewrites() -> dict[Any, Callable[..., Any]]:
     """The table, by overload."""
     return {
@@ -174,6 +199,8 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.round.decimals: round_decimals,
         aten.view_copy.default: view_copy,
         aten.grid_sampler_2d.default: grid_sampler_2d,
+        aten.ldexp.Tensor: ldexp,
+        aten.linspace.default: linspace,
         aten.index_put.default: index_put,
         aten.index_reduce.default: index_reduce,
         aten.put.default: put,

@@ -52,7 +52,7 @@ def constant(lowering: Lowering, node: Node, value: object) -> Ref:
 
 @lowers("aten.arange.start_step")
 def lower_arange(lowering: Lowering, node: Node) -> Ref:
-    """``start + step * i``, computed in int64 or float64 and rounded once."""
+    """``start + step * i``, computed in int64 or float64 and rounded once; integers count from and by numbers without their fractions."""
     arguments = bound_arguments(node)
     return arithmetic_sequence(lowering, node, arguments["start"], arguments["step"])
 
@@ -74,7 +74,10 @@ def lower_iota(lowering: Lowering, node: Node) -> Ref:
 
 def arithmetic_sequence(lowering: Lowering, node: Node, start: object, step: object) -> Ref:
     first, by = lowering.number(start), lowering.number(step)
-    builder = lowering.builder(lowering.meta(node).shape)
+    meta = lowering.meta(node)
+    if not meta.dtype.is_floating_point:
+        first, by = (number if isinstance(number, Sym) else int(number) for number in (first, by))
+    builder = lowering.builder(meta.shape)
     if isinstance(first, int | Sym) and isinstance(by, int | Sym):
         return lowering.finish(node, builder, builder.position([by], first))
     step_index = builder.cast(builder.position([1]), "float64")

@@ -141,8 +141,6 @@ ROWS: tuple[Row, ...] = (
         "float64": "tl.where({1}.to(tl.int64, bitcast=True) < 0, -tl.abs({0}), tl.abs({0}))"}, "std::copysign({0}, {1})", torch.copysign,
         promote="float", kinds=FLOAT),
     Row("hypot", SELF_OTHER, ("aten.hypot.default",), "libdevice.hypot({0}, {1})", "std::hypot({0}, {1})", torch.hypot, kinds=FLOAT),
-    Row("ldexp", SELF_OTHER, ("aten.ldexp.Tensor",), "{0} * libdevice.exp2({1})", "{0} * std::exp2({1})", lambda a, b: a * torch.exp2(b),
-        promote="float", kinds=FLOAT),
     # The powers that eager computes without pow; the exponent stays an operand, since it decides the dtype.
     power("pow_2", 2, "{0} * {0}", {"float": "{0} * {0}", "int": "({t})((uint64_t){0} * (uint64_t){0})"}, NUMBER),
     power("pow_3", 3, "{0} * {0} * {0}",

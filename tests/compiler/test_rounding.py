@@ -1,0 +1,48 @@
+"""What eager rounds in between, or truncates before it begins, is the same compiled: sequences of integers and powers of 16-bit floats."""
+
+import pytest
+import torch
+
+from compiler import backend
+from compiler.stats import TALLY
+
+
+def natively(function, *given):
+    torch._dynamo.reset()
+    TALLY.clear()
+    made = torch.compile(function, backend=backend, fullgraph=True)(*given)
+    assert not TALLY.report()["fallbacks"]
+    return made
+
+
+def equal(function, *given):
+    torch.testing.assert_close(natively(function, *given), function(*given), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int8], ids=str)
+def test_a_sequence_of_integers_drops_the_fractions_of_its_arguments_first(dtype):
+    arguments = [(0.5, 6.3, 1.3), (-2.7, 9, 2.9), (4.9, 1.2, -1), (False, True, True), (-8, -1, 3)]
+    equal(lambda: [torch.arange(*given, dtype=dtype) for given in arguments])
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8], ids=str)
+def test_points_between_integers_are_counted_from_both_ends(dtype):
+    arguments = [(2.0, 50, 50), (50, 2, 50), (0.3, 4.3, 50), (4.9, 50, 51), (0, 7, 5), (3.7, 9, 1), (3, 9, 0), (0, 3, 50)]
+    equal(lambda: [torch.linspace(*given, dtype=dtype) for given in arguments])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
+def test_points_between_floats(dtype):
+    arguments = [(-2.0, 50, 50), (0.3, -4.3, 51), (3.7, 9, 1), (3, 9, 0)]
+
+    def function():
+        return [torch.linspace(*given, dtype=dtype) for given in arguments]
+
+    torch.testing.assert_close(natively(function), function())
+
+
+@pytest.mark.parametrize("other", [torch.float16, torch.bfloat16, torch.float32, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_a_power_of_two_is_rounded_before_it_scales(dtype, other):
+    x, exponents = torch.tensor([24000.0, 1000.0, 3.3, -7.0, 2.41, 1.3]), torch.tensor([-18.7, -19.3, -14.2, 0.0, -16.1, 3.5])
+    torch.testing.assert_close(natively(torch.ldexp, x.to(dtype), exponents.to(other)), torch.ldexp(x.to(dtype), exponents.to(other)))
