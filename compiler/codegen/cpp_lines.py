@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from compiler.codegen.cpp_reductions import running_of
+from compiler.codegen.cpp_reductions import INTEGERS, running_of
 from compiler.codegen.cpp_text import C_TYPES, cpp_number
 from compiler.codegen.scratch import Plan, plan_kernel
 from compiler.codegen.space import sum_text, walked
-from compiler.codegen.templates import HALVES, bare, expression
+from compiler.codegen.templates import HALVES, bare, dtype_class, expression
 from compiler.codegen.writer import Writer
 from compiler.ir import Apply, Buffer, Constant, Kernel, Line, Load, Position, Scan, Store, operands
 from compiler.sizes import Size
@@ -144,6 +144,9 @@ class CppLines:
 
     def _cast(self, line: Apply) -> str:
         value, dtype = self._value(line.args[0]), self._dtype(line.args[0])
+        source = self.kernel.body[line.args[0]]
+        if isinstance(source, Apply) and source.op == "cast" and dtype in INTEGERS and dtype_class(line.dtype) == "float":
+            value = f"({value} ^ ({C_TYPES[dtype]})no_bits)"
         if line.dtype in HALVES:
             return value if dtype == line.dtype else f"round_{line.dtype}({value if dtype in ('float32', *HALVES) else f'(float){value}'})"
         if line.dtype == "bool":

@@ -80,6 +80,11 @@ static inline uint16_t to_float16(float value) {
 }
 static inline float round_float16(float value) { return from_float16(to_float16(value)); }
 
+// g++ 12 makes a truncation of a cast to an integer and back, which keeps the sign of zero and what no integer holds.
+// It knows nothing of this zero, so (float)((int64_t)x ^ no_bits) stays what it says.
+__attribute__((noipa)) static int64_t zero() { return 0; }
+static const int64_t no_bits = zero();
+
 template <typename T> static inline T larger(T value, T best) { return value > best || value != value ? value : best; }
 template <typename T> static inline T smaller(T value, T best) { return value < best || value != value ? value : best; }
 #pragma omp declare reduction(larger : float, double : omp_out = larger(omp_in, omp_out)) initializer(omp_priv = -__builtin_inff())
