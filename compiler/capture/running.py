@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Interpreter
 
 from compiler.blame import OURS, PYTORCH, blamed, placed_at
 from compiler.errors import CompileError
@@ -57,15 +57,18 @@ def is_own(error: BaseException) -> bool:
     return no_memory or not last.startswith((PYTORCH, OURS, "<"))
 
 
-def asked_of_eager(graph: Callable[..., Any], inputs: Sequence[Any]) -> Exception | None:
+def asked_of_eager(graph: GraphModule, inputs: Sequence[Any]) -> Exception | None:
     """What eager raises for these inputs, None if it raises nothing or cannot be asked."""
     try:
         copies = [copied(value) for value in inputs]
     except Exception:  # a kind of tensor that cannot be copied so
         return None
+    # Called itself, the module would print the exception and its code; the interpreter would write into the message.
+    runner = Interpreter(graph)
+    runner.extra_traceback = False
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         try:
-            graph(*copies)
+            runner.run(*copies)
         except Exception as error:  # whatever the program raises
             return error
     return None
