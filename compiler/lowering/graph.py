@@ -80,6 +80,11 @@ class Lowering:
     def device(self, meta: torch.Tensor) -> str:
         return "cuda" if self.retarget and self.target.is_gpu else meta.device.type
 
+    def must_be_here(self, device: str, what: str) -> None:
+        """Raises Unsupported for memory that the kernels cannot use, such as that of meta tensors, which have none."""
+        if device != ("cuda" if self.target.is_gpu else "cpu"):
+            raise Unsupported("loops", f"{what} is on {device}, but the kernels are for {self.target.name}")
+
     def fresh_name(self, name: str) -> str:
         if name in self.buffers or name in RESERVED:
             name = next(f"{name}_{k}" for k in range(1, len(self.buffers) + 2) if f"{name}_{k}" not in self.buffers)
@@ -194,8 +199,7 @@ class Lowering:
         buffer = self.buffers[result.buffer]
         if buffer.dtype not in DTYPES:
             raise Unsupported("loops", f"loops have no arithmetic for {buffer.dtype}")
-        if self.target.is_gpu != (buffer.device == "cuda"):
-            raise Unsupported("loops", f"an operand is on {buffer.device}, but the kernels are for {self.target.name}")
+        self.must_be_here(buffer.device, "an operand")
         return result
 
     def dtype(self, ref: Ref) -> str:
@@ -227,8 +231,7 @@ class Lowering:
     def output(self, name: str, meta: torch.Tensor) -> Buffer:
         if dtype_name(meta.dtype) not in DTYPES:
             raise Unsupported("loops", f"loops have no arithmetic for {dtype_name(meta.dtype)}")
-        if self.target.is_gpu != (self.device(meta) == "cuda"):
-            raise Unsupported("loops", f"the result is on {self.device(meta)}, but the kernels are for {self.target.name}")
+        self.must_be_here(self.device(meta), "the result")
         if meta.layout != torch.strided:
             raise Unsupported("loops", f"the result's layout is {meta.layout}")
         return self.buffer(name, meta)

@@ -46,7 +46,11 @@ class Reduction:
         return self.builder.load_at(ref, self.lowering.dtype(ref), ref.offset, strides)
 
     def reduce(self, op: ReduceOp, value: Value) -> Value:
-        """The reduction of a value; over one element that is the element itself, at position 0."""
+        """The reduction of a value; over one element that is the element itself, at position 0. Raises Unsupported for an extremum of
+        nothing, for which eager has an error.
+        """
+        if self.count == 0 and op in ("max", "min", "argmax", "argmin"):
+            raise Unsupported("loops", "nothing is there to be the largest or smallest")
         if self.count == 1:
             return self.builder.constant(0, "int64") if op.startswith("arg") else value
         return self.builder.reduce(op, value)

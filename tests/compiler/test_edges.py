@@ -77,3 +77,19 @@ def test_an_integer_divided_by_zero_raises_as_in_eager(divide, dtype):
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         ours(a, b)
     torch.testing.assert_close(ours(b, a), divide(b, a))
+
+
+@pytest.mark.parametrize(
+    "reduce", [lambda x: x.max(), lambda x: (x + 1).min(), lambda x: x.max(0), lambda x: x.argmin(), lambda x: x.amax()]
+)
+def test_nothing_has_no_largest_element(reduce):
+    with pytest.raises((RuntimeError, IndexError), match=r"Expected reduction dim|reducing over zero-size|numel\(\) == 0"):
+        reduce(torch.zeros(0))
+    with pytest.raises((RuntimeError, IndexError), match=r"Expected reduction dim|reducing over zero-size|numel\(\) == 0"):
+        torch.compile(reduce, backend="fuselab")(torch.zeros(0))
+
+
+def test_what_has_no_memory_is_not_computed():
+    meta, real = torch.compile(lambda x: (torch.empty(3, device="meta") + 1, x + 1), backend="fuselab")(torch.ones(3))
+    assert (meta.device.type, meta.shape, meta.dtype) == ("meta", (3,), torch.float32)
+    assert torch.equal(real, torch.full((3,), 2.0))
