@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from compiler.blame import blamed, complete
 from compiler.errors import CompileError
+from compiler.observe.torch_names import awaited
 from compiler.trace import (
     MAX_TEXT,
     STAGE_NAMES,
@@ -77,7 +78,7 @@ class Recorder:
     titles: dict[tuple[str, int], int] = field(default_factory=dict)
     told: set[tuple[int, StageName]] = field(default_factory=set)
     until: float = math.inf
-    passing: tuple[type[BaseException], ...] = ()
+    passing: tuple[type[BaseException], ...] = field(default_factory=awaited)
 
     @property
     def short(self) -> bool:

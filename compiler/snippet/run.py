@@ -26,7 +26,7 @@ from compiler.observe.dynamo_names import watching_frames
 from compiler.observe.inductor_config import Entries, UnknownEntry, check_backend, checked_entries, configuration, settings_of
 from compiler.observe.inductor_names import usual_autograd
 from compiler.observe.own_kernels import launches_captured
-from compiler.observe.torch_names import awaited, fresh_dynamo, optimize, real_tensors
+from compiler.observe.torch_names import fresh_dynamo, optimize, real_tensors
 from compiler.options import Options
 from compiler.recorder import Recorder
 from compiler.runtime.triton_launches import launches_interpreted
@@ -71,7 +71,7 @@ def run_snippet(
     emit(Begin.model_validate({
         "compiler": compiler, "target": target.name, "options": options.as_facts(), "environment": environment(target),
     }))  # fmt: skip
-    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds, passing=awaited())
+    recorder = Recorder(emit, until=time.monotonic() + SHARE * seconds)
     run = Run(source, options, target, recorder, turn, compiler)
     problem = run.whole()
     emit(End(status="error" if problem else "ok", problem=problem))
