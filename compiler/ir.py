@@ -366,6 +366,11 @@ class Program:
     frees: tuple[tuple[str, ...], ...]
     peak_bytes: int
 
+    @property
+    def touched(self) -> frozenset[str]:
+        """The buffers that kernels read or write: their shapes must be those of the graph, or memory would be overrun."""
+        return frozenset(name for step in self.steps if isinstance(step, Kernel) for name in step.arguments)
+
 
 def loop_names(loops: tuple[Size, ...], reduction: tuple[Size, ...]) -> tuple[str, ...]:
     return (*(f"i{k}" for k in range(len(loops))), *(f"r{k}" for k in range(len(reduction))))

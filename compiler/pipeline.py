@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from torch import Tensor
 from torch.fx import GraphModule
 
 from compiler import present
@@ -46,6 +47,18 @@ class Compiled:
         if self.loaded is None:
             raise RuntimeError("this program was compiled for a device that is not here")
         return self.loaded(inputs)
+
+    def expect(self, inputs: Sequence[object]) -> None:
+        """Raises RuntimeError where a kernel would read an input of another shape than the graph was given: a forward part hands on
+        what a library returned, whatever PyTorch's description of the op had said.
+        """
+        touched = self.program.touched
+        for name, value in zip(self.program.graph.inputs, inputs, strict=True):
+            if name in touched and isinstance(value, Tensor):
+                shape = self.program.graph.buffers[name].shape
+                pairs = zip(value.shape, shape, strict=False)
+                if value.dim() != len(shape) or any(isinstance(want, int) and have != want for have, want in pairs):
+                    raise RuntimeError(f"input {name} has the shape {tuple(value.shape)}, and {shape} was promised")
 
     def timed_steps(self, inputs: Sequence[object]) -> Iterator[tuple[Kernel | Extern, Callable[[], object]]]:
         """Each step with a callable that runs it again on the arguments that it had."""

@@ -41,6 +41,7 @@ class CompiledPart:
     """One part of a region, called by AOTAutograd with a list of inputs that it empties.
 
     Where the target's device is not here, the ATen graph itself runs. While ``keep`` is set, ``last`` holds copies of the latest inputs.
+    ``expected``: the inputs have once had the shapes that the graph was given.
     """
 
     part: Part
@@ -50,6 +51,7 @@ class CompiledPart:
     origins: OriginTable
     keep: bool = False
     last: list[Any] | None = None
+    expected: bool = False
 
     def __call__(self, arguments: list[Any]) -> Sequence[Any]:
         inputs = list(arguments)
@@ -61,6 +63,9 @@ class CompiledPart:
     def run(self, inputs: Sequence[Any]) -> Sequence[Any]:
         if self.present_here:
             try:
+                if not self.expected:  # what is fixed once differs at the first call or never
+                    self.compiled.expect(inputs)
+                    self.expected = True
                 return self.compiled(inputs)
             except Exception as error:
                 own = error if is_own(error) else self._asked(inputs)

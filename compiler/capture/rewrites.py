@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from compiler.capture.sampling import grid_sampler_2d
+from compiler.capture.sequences import linspace, logspace
 
 aten = torch.ops.aten
 
@@ -57,7 +58,7 @@ def index_reduce(self: Tensor, dim: int, index: Tensor, source: Tensor, reduce: 
 
 def index_put(self: Tensor, indices: list[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:  # noqa: ANN401
     """Under one mask, each true element takes the next of the values: the one whose number is that of true elements so far."""
-    mask = indices[0] if len(indices) == 1 else None
+    mask = indices[0].to(self.device) if len(indices) == 1 and indices[0] is not None else None
     if mask is None or mask.dtype != torch.bool or self.numel() == 0 or values.numel() == 0:
         return NotImplemented
     rest = self.shape[mask.dim() :]
@@ -68,9 +69,17 @@ def index_put(self: Tensor, indices: list[Tensor | None], values: Tensor, accumu
         return NotImplemented
     elif values.dim() > len(rest):
         values = values.reshape(values.shape[values.dim() - len(rest) :])
-    values = values.to(self.dtype)
+    values = values.to(self.device, self.dtype)
     written = torch.where(mask.view(*mask.shape, *(1 for _ in rest)), self + values if accumulate else values, self)
     return aten.copy(torch.empty_like(self), written)
+
+
+def index_fill(self: Tensor, dim: int, index: Tensor, value: Tensor | complex) -> Any:  # noqa: ANN401
+    """One value at all of the places."""
+    rows = self if self.dim() else self.reshape(1)
+    value = value.to(self.device, self.dtype) if isinstance(value, Tensor) else torch.full((), value, dtype=self.dtype, device=self.device)
+    written = aten.index_put(rows, [*[None] * (dim % rows.dim()), index], value)
+    return written if self.dim() else written.reshape(())
 
 
 def take(self: Tensor, index: Tensor) -> Any:  # noqa: ANN401
@@ -164,29 +173,14 @@ def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
     return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
 
 
-def linspace(
-    start: float, end: float, steps: int, *, dtype: torch.dtype | None = None, device: torch.device | None = None, **_: object
-) -> Any:  # noqa: ANN401
-    """From both ends to the middle. Integers go from and to numbers without their fractions, in float64, on a GPU in float32."""
-    dtype = dtype or torch.get_default_dtype()
-    if dtype.is_complex or isinstance(start, complex) or isinstance(end, complex):
-        return NotImplemented
-    place = torch.device(device or "cpu")
-    computing = torch.float64 if place.type == "cpu" else torch.float32
-    if dtype.is_floating_point:
-        computing = torch.float32 if dtype.itemsize == 2 else dtype
-    else:
-        start, end = int(start), int(end)
-    step = (end - start) / max(steps - 1, 1)
-    places = torch.arange(steps, device=place)
-    rising, falling = start + step * places.to(computing), end - step * (steps - 1 - places).to(computing)
-    return torch.where((places < steps // 2) | (steps == 1), rising, falling).to(dtype)
-
-
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
     """In two steps, the power of a dtype of its own: that of a 16-bit float is rounded."""
     scaled = self * torch.pow(2.0, other)
     return scaled.to(self.dtype) if self.is_floating_point() and not other.is_floating_point() else scaled
+
+
+ENDS = ("default", "Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")
+"""Overloads by whether the ends are tensors."""
 
 
 def rewrites() -> dict[Any, Callable[..., Any]]:
@@ -200,7 +194,10 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.view_copy.default: view_copy,
         aten.grid_sampler_2d.default: grid_sampler_2d,
         aten.ldexp.Tensor: ldexp,
-        aten.linspace.default: linspace,
+        **{getattr(aten.linspace, name): linspace for name in ENDS},
+        **{getattr(aten.logspace, name): logspace for name in ENDS},
+        aten.index_fill.int_Scalar: index_fill,
+        aten.index_fill.int_Tensor: index_fill,
         aten.index_put.default: index_put,
         aten.index_reduce.default: index_reduce,
         aten.put.default: put,

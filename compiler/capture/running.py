@@ -13,6 +13,9 @@ from compiler.blame import OURS, PYTORCH, blamed, placed_at
 from compiler.errors import CompileError
 from compiler.runtime.launch import LoadedProgram
 
+DESCRIPTION_CHECKS = ("laid_out", "expect")
+MISDESCRIBED = "The op's fake kernel disagrees with what the op returns: mend that kernel (see torch.library.opcheck)."
+
 
 def telling_faults(compiled: Callable[..., Any], graph: GraphModule) -> Callable[..., Any]:
     """The compiled function of one of Dynamo's graphs; what it raises is eager's error where eager raises one, or else a CompileError."""
@@ -36,6 +39,8 @@ def telling_faults(compiled: Callable[..., Any], graph: GraphModule) -> Callable
 def laid_to_line(error: Exception, loaded: LoadedProgram | None, gm: GraphModule) -> CompileError:
     """The exception with the op and the line that the wrapper's line came from. ``gm``: the graph that the program was made of."""
     made = blamed("wrapper", error)
+    if traceback.extract_tb(error.__traceback__)[-1].name in DESCRIPTION_CHECKS:
+        made.hint = MISDESCRIBED
     if loaded is None:
         return made
     name, marks, origins = loaded.namespace["__file__"], loaded.sources.wrapper.marks, loaded.program.graph.origins

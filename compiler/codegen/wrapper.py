@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 PRINTED_ELEMENTS = 16
 _TAKEN = frozenset({
-    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "reuse", "example",
-    "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan", "_",
-    "math", "sized_cpp_kernel",
+    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "handed_on", "reuse",
+    "example", "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan",
+    "_", "math", "sized_cpp_kernel",
 })  # fmt: skip
 _CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
 
@@ -36,10 +36,15 @@ def view(tensor, shape, strides, offset=0):
 def laid_out(tensor, shape, strides, dtype):
     """The tensor, copied if a library returned it with other strides than the program expects; no other shape or dtype will do."""
     if tensor.shape != shape or tensor.dtype != dtype:
-        raise RuntimeError(f"the call gave {tuple(tensor.shape)} {tensor.dtype}, and {shape} {dtype} was promised")
+        raise RuntimeError(f"the call gave {tuple(tensor.shape)} {tensor.dtype}, and its fake kernel promised {shape} {dtype}")
     if all(size == 1 or have == want for size, have, want in zip(shape, tensor.stride(), strides)):
         return tensor
     return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+
+
+def handed_on(tensor, shape, strides, dtype):
+    """As ``laid_out``, of a tensor that only libraries and the caller read: where a library's own description of its result was wrong."""
+    return tensor if tensor.shape != shape else laid_out(tensor, shape, strides, dtype)
 
 
 def reuse(tensor, shape, strides, dtype):
@@ -141,6 +146,8 @@ class _Wrapper:
         self.graph = program.graph
         self.names = _names(self.graph.buffers, {*self.kernels, *(binding.symbol for binding in self.graph.symbols)})
         self.writer = Writer()
+        seen_through_views = {ref.buffer for ref in self.graph.outputs if isinstance(ref, Ref) and not self._whole(ref)}
+        self.handed_on = {ref.buffer for ref in self.graph.outputs if isinstance(ref, Ref)} - program.touched - seen_through_views
 
     # The module
 
@@ -288,11 +295,14 @@ class _Wrapper:
         return self._ref(output) if isinstance(output, Ref) else _literal(output)
 
     def _ref(self, ref: Ref) -> str:
-        buffer = self.graph.buffers[ref.buffer]
         name = self._name(ref.buffer)
-        if (ref.shape, ref.strides, ref.offset) == (buffer.shape, buffer.strides, 0):
+        if self._whole(ref):
             return name
         return f"view({name}, {ref.shape}, {ref.strides}{f', {ref.offset}' if ref.offset else ''})"
+
+    def _whole(self, ref: Ref) -> bool:
+        buffer = self.graph.buffers[ref.buffer]
+        return (ref.shape, ref.strides, ref.offset) == (buffer.shape, buffer.strides, 0)
 
     def _allocate(self, allocation: Allocation, origin: int) -> None:
         buffer = self.graph.buffers[allocation.buffer]
@@ -338,15 +348,20 @@ class _Wrapper:
             return
         if step.single:
             name = next(name for name in step.outputs if name)
-            buffer = self.graph.buffers[name]
-            self.line(f"{self._name(name)} = laid_out({text}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})", step.origin)
+            self.line(f"{self._name(name)} = {self._result(name, text)}", step.origin)
             return
         results = [self._name(output) if output else "_" for output in step.outputs]
         self.line(f"{', '.join(results)}{',' if len(results) == 1 else ''} = {text}", step.origin)
         for output in step.outputs:
             if output:
-                buffer, name = self.graph.buffers[output], self._name(output)
-                self.line(f"{name} = laid_out({name}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})", step.origin)
+                name = self._name(output)
+                self.line(f"{name} = {self._result(output, name)}", step.origin)
+
+    def _result(self, output: str, text: str) -> str:
+        """What a library call gave for a buffer, as the program expects it."""
+        buffer = self.graph.buffers[output]
+        check = "handed_on" if output in self.handed_on else "laid_out"
+        return f"{check}({text}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})"
 
     def _argument(self, argument: Argument, as_tuples: bool = False) -> str:
         match argument:

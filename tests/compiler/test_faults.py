@@ -92,7 +92,7 @@ def test_a_fake_kernel_that_lies(lie):
 
     error = fault_of(f, X)
     assert (error.stage, error.op) == ("wrapper", f"faults.lies_about_{lie}.default")
-    assert "was promised" in str(error)
+    assert "its fake kernel promised" in str(error)
 
 
 def test_a_lowering_rule_that_raises(monkeypatch):
@@ -160,6 +160,57 @@ def test_what_a_custom_op_raises_is_its_own():
     op = own("own_error", raises, torch.empty_like)
     with pytest.raises(ValueError, match="not today"):
         torch.compile(lambda x: op(x + 1) * 2, backend=backend)(X)
+
+
+def test_a_fake_kernel_that_promises_too_much_is_named_where_memory_would_be_overrun():
+    def shorter(x: torch.Tensor) -> torch.Tensor:
+        return x[:1] * 2
+
+    def function(x):
+        return op(x * 1) + 1
+
+    op = own("shorter", shorter, torch.empty_like)
+    with pytest.raises(CompileError, match="fake kernel") as caught:
+        torch.compile(function, backend=backend)(X)
+    assert "faults.shorter" in caught.value.op
+    assert "fake kernel" in caught.value.hint
+    torch.testing.assert_close(torch.compile(lambda x: op(x * 1), backend=backend)(X), shorter(X))  # only handed on, as eager would
+
+
+def test_what_a_wrong_fake_kernel_saves_for_the_backward_part_overruns_nothing():
+    def shorter(x: torch.Tensor) -> torch.Tensor:
+        return x[:1] * 2
+
+    op = own("saved_shorter", shorter, torch.empty_like)
+
+    class Saves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(op(x))
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            (saved,) = ctx.saved_tensors
+            return gradient * saved.sin()
+
+    x = X.clone().requires_grad_()
+    result = torch.compile(lambda x: Saves.apply(x).sum(), backend=backend)(x)
+    with pytest.raises(CompileError, match="promised"):
+        result.backward()
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_bags_of_embeddings_whose_fake_kernel_promises_too_much(dtype, mode):
+    """For bfloat16 sums, PyTorch's fake kernel describes a bag for each index, and the op gives none."""
+    indices, offsets = torch.tensor([0, 2, 4, 1, 1]), torch.tensor([0, 2, 5])
+    weight = torch.randn(6, 8, dtype=dtype, requires_grad=True)
+    function = lambda weight: torch.nn.functional.embedding_bag(indices, weight, offsets, mode=mode)  # noqa: E731
+    (wanted,) = torch.autograd.grad(function(weight).float().square().sum(), weight)
+    result = torch.compile(function, backend=backend)(weight)
+    torch.testing.assert_close(result, function(weight))
+    torch.testing.assert_close(*torch.autograd.grad(result.float().square().sum(), weight), wanted)
 
 
 SCRIPT = """

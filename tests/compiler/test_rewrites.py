@@ -36,3 +36,34 @@ def test_as_eager(name):
         sides.append((made(given), given))
         assert not TALLY.report()["fallbacks"]
     torch.testing.assert_close(*sides)
+
+
+FILLED = {
+    "transposed": (lambda: torch.randn(4, 5).T, 1, 2),
+    "with gaps": (lambda: torch.randn(5, 7)[:, :4], 0, -1.5),
+    "integers": (lambda: torch.arange(20).reshape(4, 5), -1, 2.7),
+    "16-bit floats": (lambda: torch.randn(5, 3, 4).bfloat16().transpose(0, 2), -2, 3),
+    "expanded": (lambda: torch.randn(4, 1).expand(4, 6), 0, 7),
+    "no axes": (lambda: torch.randn(()), 0, 4),
+    "a tensor as value": (lambda: torch.randn(4, 4), 0, torch.tensor(3.5, dtype=torch.float64)),
+    "booleans": (lambda: torch.zeros(4, 5, dtype=torch.bool), 0, True),
+}
+
+
+@pytest.mark.parametrize("places", [[0, 2, 0], [-1], []], ids=str)
+@pytest.mark.parametrize("name", FILLED)
+def test_filled_at_places(name, places):
+    """In any layout, which is kept as eager keeps it."""
+    torch._dynamo.reset()
+    TALLY.clear()
+    make, dim, value = FILLED[name]
+    x = make()
+    index = torch.tensor(places if x.dim() else [0] * len(places), dtype=torch.int64)
+
+    def function(x, index):
+        return x.index_fill(dim, index, value)
+
+    ours, eager = torch.compile(function, backend=backend, fullgraph=True)(x, index), function(x, index)
+    torch.testing.assert_close(ours, eager)
+    assert ours.stride() == eager.stride()
+    assert not TALLY.report()["fallbacks"]

@@ -41,6 +41,19 @@ def test_points_between_floats(dtype):
     torch.testing.assert_close(natively(function), function())
 
 
+@pytest.mark.parametrize("tensors", [False, True])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float64, torch.float32], ids=str)
+def test_powers_between_two_ends_keep_the_fraction_of_a_single_one(dtype, tensors):
+    arguments = [(1.6, -3, 1, 2), (1.6, 4.3, 5, 3.3), (-2, 4.3, 2, 10), (0.5, 5.9, 50, 2), (4, 0, 7, 0.5), (1, 2, 0, 10), (2, 2, 3, 1)]
+
+    def function(ends):
+        return [torch.logspace(*end, *given[2:], dtype=dtype) for end, given in zip(ends, arguments, strict=True)]
+
+    ends = [[torch.tensor(float(end)) if tensors else end for end in given[:2]] for given in arguments]
+    exact = not dtype.is_floating_point
+    torch.testing.assert_close(natively(function, ends), function(ends), **({"rtol": 0, "atol": 0} if exact else {}))
+
+
 @pytest.mark.parametrize("other", [torch.float16, torch.bfloat16, torch.float32, torch.int64], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_a_power_of_two_is_rounded_before_it_scales(dtype, other):
