@@ -118,13 +118,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no op is begun after so many")
     parser.add_argument("--out", type=Path, help="a JSON file for all verdicts")
     parser.add_argument("--resume", action="store_true", help="go on after what --out has")
-    parser.add_argument("--merge", type=Path, nargs="+", help="only report what these files say")
+    parser.add_argument("--merge", type=Path, nargs="+", help="only report what these files say, the latest verdict of each op and dtype")
     parser.add_argument("--ops-table", action="store_true")
     given = parser.parse_args()
     verdicts: list[Verdict] = []
     if given.merge:
-        verdicts = [Verdict(**row) for path in given.merge for row in json.loads(path.read_text())]
-        return report(verdicts, given.ops_table)
+        rows = [Verdict(**row) for path in given.merge for row in json.loads(path.read_text())]
+        return report(list({(row.op, row.dtype): row for row in rows}.values()), given.ops_table)
     begun = time.monotonic()
     if given.resume:
         verdicts = [Verdict(**row) for row in json.loads(given.out.read_text())]
