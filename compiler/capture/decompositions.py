@@ -26,6 +26,7 @@ FURTHER = (
     "lcm", "lift", "tril_indices", "triu_indices", "adaptive_max_pool2d", "_adaptive_avg_pool2d", "nll_loss2d_backward",
     "rrelu_with_noise_backward", "upsample_bilinear2d", "upsample_nearest2d", "bitwise_and_", "bitwise_or_", "sin_", "sqrt_", "clamp_min_",
     "hann_window", "native_dropout", "unbind_copy", "permute_copy", "narrow_copy", "conj_physical", "index_select",
+    "logit_backward",
 )  # fmt: skip
 """Packets beyond the core set whose decompositions are made of elementwise ops, reductions and views."""
 

@@ -166,11 +166,31 @@ def as_strided_copy(self: Tensor, size: list[int], stride: list[int], storage_of
 
 
 def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
-    """Scaled by a power of ten, rounded, and scaled back, as eager does."""
+    """Scaled by a power of ten, rounded, and scaled back, as eager does, which rounds 16-bit floats at each step."""
+    if decimals == 0 and self.is_floating_point():
+        return self.round()
     if self.dtype not in (torch.float32, torch.float64):
         return NotImplemented
     scale = 10.0 ** abs(decimals)
     return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
+
+
+def searchsorted(sorted_sequence: Tensor, self: Tensor, *, sorter: Tensor | None = None, **keywords: Any) -> Any:  # noqa: ANN401
+    """In a sequence that another tensor sorts: gathered first."""
+    if sorter is None:
+        return NotImplemented
+    return aten.searchsorted.Tensor(sorted_sequence.gather(-1, sorter), self, **keywords)
+
+
+def searchsorted_number(sorted_sequence: Tensor, self: float, **keywords: Any) -> Any:  # noqa: ANN401
+    """In the dtype that both are promoted to."""
+    common = torch.result_type(sorted_sequence, self)
+    number = torch.full((), self, dtype=common, device=sorted_sequence.device)
+    return aten.searchsorted.Tensor(sorted_sequence.to(common), number, **keywords)
+
+
+def bucketize_number(self: float, boundaries: Tensor, **keywords: Any) -> Any:  # noqa: ANN401
+    return searchsorted_number(boundaries, self, **keywords)
 
 
 def ldexp(self: Tensor, other: Tensor) -> Tensor:
@@ -202,6 +222,9 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.index_reduce.default: index_reduce,
         aten.put.default: put,
         aten.take.default: take,
+        aten.bucketize.Scalar: bucketize_number,
+        aten.searchsorted.Scalar: searchsorted_number,
+        aten.searchsorted.Tensor: searchsorted,
         aten.scatter.reduce: scatter_joining,
         aten.scatter.value_reduce: scatter_joining_number,
         aten.scatter_reduce.two: scatter_reduce,

@@ -67,3 +67,26 @@ def test_filled_at_places(name, places):
     torch.testing.assert_close(ours, eager)
     assert ours.stride() == eager.stride()
     assert not TALLY.report()["fallbacks"]
+
+
+SEARCHES = {
+    "sorted by another tensor": lambda rows, numbers: torch.searchsorted(rows, numbers, sorter=rows.argsort(-1)),
+    "rows sorted by another tensor": lambda rows, numbers: torch.searchsorted(
+        rows.view(3, 4), numbers.view(3, 2), side="right", sorter=rows.view(3, 4).argsort(-1)
+    ),
+    "a number": lambda rows, numbers: torch.searchsorted(rows.sort().values, 1.5, out_int32=True),
+    "an integer": lambda rows, numbers: torch.searchsorted(rows.sort().values, 2, right=True),
+    "a fraction among integers": lambda rows, numbers: torch.searchsorted((rows * 3).long().sort().values, 1.5),
+    "a number's bucket": lambda rows, numbers: torch.ops.aten.bucketize.Scalar(0.5, rows.sort().values),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_searches(name):
+    torch._dynamo.reset()
+    torch.manual_seed(2)
+    rows, numbers = torch.randn(12), torch.randn(6)
+    TALLY.clear()
+    compiled = torch.compile(SEARCHES[name], backend=backend, fullgraph=True)
+    assert torch.equal(compiled(rows, numbers), SEARCHES[name](rows, numbers))
+    assert not TALLY.report()["fallbacks"]
