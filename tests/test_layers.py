@@ -14,7 +14,7 @@ ORDER = [
     "compiler.__main__", "compiler.snippet", "compiler", "compiler.capture", "compiler.pipeline", "compiler.observe", "compiler.assembly",
     "compiler.present", "compiler.runtime", "compiler.codegen", "compiler.schedule", "compiler.lowering", "compiler.verify", "compiler.interp",
     "compiler.ops", "compiler.ir", "compiler.sizes", "compiler.recorder", "compiler.stats",
-    "compiler.blame", "compiler.spans",
+    "compiler.blame", "compiler.spans", "compiler.observe.torch_names",
     "compiler.target", "compiler.options", "compiler.errors", "compiler.trace",
 ]  # fmt: skip
 """From the top down: a module may import from its own line and from those below it."""
