@@ -175,6 +175,16 @@ def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
     return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
 
 
+def roll(self: Tensor, shifts: list[int], dims: list[int] = []) -> Any:  # noqa: ANN401, B006  # as the op's schema
+    """The end of each axis before its start: on a CPU eager joins slices, whose layout it keeps."""
+    if self.device.type != "cpu" or self.dim() == 0 or not dims or 0 in self.shape:
+        return NotImplemented
+    for shift, dim in zip(shifts, dims, strict=True):
+        place = (self.shape[dim] - shift) % self.shape[dim]
+        self = torch.cat([self.narrow(dim, place, self.shape[dim] - place), self.narrow(dim, 0, place)], dim)
+    return self
+
+
 def searchsorted(sorted_sequence: Tensor, self: Tensor, *, sorter: Tensor | None = None, **keywords: Any) -> Any:  # noqa: ANN401
     """In a sequence that another tensor sorts: gathered first."""
     if sorter is None:
@@ -210,6 +220,7 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.adaptive_max_pool2d_backward.default: adaptive_max_pool2d_backward,
         aten.as_strided_copy.default: as_strided_copy,
         aten.expand_copy.default: expand_copy,
+        aten.roll.default: roll,
         aten.round.decimals: round_decimals,
         aten.view_copy.default: view_copy,
         aten.grid_sampler_2d.default: grid_sampler_2d,

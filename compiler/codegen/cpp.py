@@ -20,6 +20,7 @@ from compiler.trace import Origin
 
 PARALLEL_FROM = 32_768  # iterations from which threads pay for their start
 CHUNK = 4_096  # additions that one partial sum takes
+SHORT = 64  # a loop of fewer has no partial sums of its own
 FAULT = """
 // What went wrong since the last call, if anything.
 extern "C" int kernel_fault() { return __atomic_exchange_n(&fuselab::fault, 0, __ATOMIC_RELAXED); }"""
@@ -213,20 +214,21 @@ class _CppKernel(CppLines):
 
     def _row_phase(self, number: int, phase: Phase) -> None:
         folds, running = self._folds(phase), self._running(phase)
-        for position, fold in {**folds, **running}.items():
-            fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
         indexed = bool(running) or self.serial or any(fold.indexed for fold in folds.values())
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
+        part = 0 if indexed else _part(loops)
+        whole = _wide(folds) if part or indexed or _long(self.kernel.rnumel) else folds
+        for position, fold in {**whole, **running}.items():
+            fold.declare(self.line, f"v{position}", self.kernel.body[position].origin)
         if not loops:
             self._row_body(number, phase, folds, "")
         else:
             around, (name, size) = loops[:-1], loops[-1]
-            chunked = not indexed and _long(size)
-            if self.inside and not indexed and (around or chunked):
+            if self.inside and not indexed and (around or part):
                 self._pragma("parallel for" + _clauses(folds, "") + self.condition)
             with self._loops(around):
-                if chunked:
-                    self._chunks(number, phase, folds, name, size)
+                if part:
+                    self._row_parts(number, phase, folds, name, size, part)
                 else:
                     if not indexed:
                         self._pragma("simd" + _clauses(folds, ""))
@@ -235,18 +237,27 @@ class _CppKernel(CppLines):
         for position, fold in folds.items():
             fold.finish(self.line, f"v{position}", self.kernel.body[position].origin)
 
-    def _chunks(self, number: int, phase: Phase, folds: Mapping[int, Fold], name: str, size: Size) -> None:
-        """The innermost reduction loop in chunks, each with partial results of its own: that keeps long sums accurate."""
-        with self._loop(f"{name}_start", size, step=str(CHUNK)):
-            stop = f"{name}_start + {CHUNK}"
-            self.line(f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % CHUNK else stop};", self.kernel.origin)
+    def _row_parts(self, number: int, phase: Phase, folds: Mapping[int, Fold], name: str, size: Size, part: Size) -> None:
+        """The innermost reduction loop in parts, each with results of its own: that keeps long sums accurate."""
+        with self._parts(name, size, part) as (start, stop):
             for position, fold in folds.items():
                 fold.declare(self.line, f"v{position}_part", self.kernel.body[position].origin)
             self._pragma("simd" + _clauses(folds, "_part"))
-            with self._loop(name, f"{name}_stop", start=f"{name}_start"):
+            with self._loop(name, stop, start=start):
                 self._row_body(number, phase, folds, "_part")
             for position, fold in folds.items():
                 self.line(fold.step(f"v{position}", f"v{position}_part", ""), self.kernel.body[position].origin)
+
+    @contextmanager
+    def _parts(self, name: str, size: Size, part: Size) -> Iterator[tuple[str, Size | str]]:
+        """A loop over parts of the loop ``name``, with the bounds of one; no loop where one part is all of it."""
+        if not _long(size):
+            yield "0", size
+            return
+        with self._loop(f"{name}_start", size, step=str(part)):
+            stop = f"{name}_start + {part}"
+            self.line(f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % part else stop};", self.kernel.origin)
+            yield f"{name}_start", f"{name}_stop"
 
     def _row_body(self, number: int, phase: Phase, folds: Mapping[int, Fold], suffix: str) -> None:
         at = self._flat_reduction()
@@ -302,24 +313,23 @@ class _CppKernel(CppLines):
 
     def _column_phase(self, number: int, phase: Phase) -> None:
         folds, running, origin = self._folds(phase), self._running(phase), self.kernel.origin
-        for position, fold in {**folds, **running}.items():
-            fold.declare_tile(self.line, f"v{position}", self.tile, origin)
-        self._start_tiles({**folds, **running}, "")
         loops = [(f"r{k}", size) for k, size in enumerate(self.kernel.reduction) if size != 1]
-        chunked = bool(folds) and not running and bool(loops) and _long(loops[-1][1]) and not any(fold.indexed for fold in folds.values())
-        with self._loops(loops[:-1] if chunked else loops):
-            if not chunked:
+        part = 0 if running or not folds or any(fold.indexed for fold in folds.values()) else _part(loops)
+        whole = _wide(folds) if part or _long(self.kernel.rnumel) else folds
+        for position, fold in {**whole, **running}.items():
+            fold.declare_tile(self.line, f"v{position}", self.tile, origin)
+        self._start_tiles({**whole, **running}, "")
+        with self._loops(loops[:-1] if part else loops):
+            if not part:
                 with self._lanes():
                     self._column_body(number, phase, folds, "")
                 return
             name, size = loops[-1]
-            with self._loop(f"{name}_start", size, step=str(CHUNK)):
-                stop = f"{name}_start + {CHUNK}"
-                self.line(f"const int64_t {name}_stop = {f'{stop} < {size} ? {stop} : {size}' if size % CHUNK else stop};", origin)
+            with self._parts(name, size, part) as (start, stop):
                 for position, fold in folds.items():
                     fold.declare_tile(self.line, f"v{position}_part", self.tile, origin)
                 self._start_tiles(folds, "_part")
-                with self._loop(name, f"{name}_stop", start=f"{name}_start"), self._lanes():
+                with self._loop(name, stop, start=start), self._lanes():
                     self._column_body(number, phase, folds, "_part")
                 with self._lanes():
                     for position, fold in folds.items():
@@ -373,8 +383,20 @@ class _CppKernel(CppLines):
 
 
 def _long(size: Size) -> bool:
-    """Whether sums along a loop of that size are made of partial sums."""
+    """Whether sums of so many values are made of partial sums."""
     return isinstance(size, Sym) or size >= 2 * CHUNK
+
+
+def _part(loops: Sequence[tuple[str, Size]]) -> Size:
+    """How many values of the innermost loop make one partial result: 0 for none, where there are few in all, or too few in that loop."""
+    innermost = loops[-1][1] if loops else 1
+    if _long(innermost):
+        return CHUNK
+    return innermost if _long(prod(size for _, size in loops)) and innermost >= SHORT else 0
+
+
+def _wide(folds: Mapping[int, Fold]) -> dict[int, Fold]:
+    return {position: fold.wide for position, fold in folds.items()}
 
 
 def _clauses(folds: Mapping[int, Fold], suffix: str) -> str:

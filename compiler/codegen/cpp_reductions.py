@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.codegen.templates import HALVES
 from compiler.ir import Reduce, Scan
@@ -34,6 +34,11 @@ class Fold:
     @property
     def indexed(self) -> bool:
         return self.op in ("argmax", "argmin")
+
+    @property
+    def wide(self) -> Fold:
+        """The same, with an accumulator that takes many values, or sums of many, without losing the last digits of a float."""
+        return replace(self, kind="double") if self.op in ("sum", "prod") and self.kind == "float" else self
 
     def declare(self, write: Write, name: str, origin: int) -> None:
         write(f"{self.kind} {name}_acc = {self.start};", origin)
@@ -133,8 +138,8 @@ class RunningFold(Fold):
 
 
 def running_of(line: Scan, dtype: str) -> RunningFold:
-    """The accumulation of a running reduction over values of ``dtype``."""
-    kind = _KINDS.get(dtype, f"{dtype}_t")
+    """The accumulation of a running reduction over values of ``dtype``, in float64 where eager's is: sums and products."""
+    kind = "double" if line.op in ("sum", "prod") and _KINDS.get(dtype) == "float" else _KINDS.get(dtype, f"{dtype}_t")
     start = SCANS[line.op].identity("float32" if dtype in HALVES else dtype)
     infinity = {float("inf"): "__builtin_inf()", float("-inf"): "-__builtin_inf()"}
     text = infinity.get(start) or (f"({start + 1}LL - 1)" if start < -(2**31) else f"{start}")

@@ -90,3 +90,15 @@ def test_searches(name):
     compiled = torch.compile(SEARCHES[name], backend=backend, fullgraph=True)
     assert torch.equal(compiled(rows, numbers), SEARCHES[name](rows, numbers))
     assert not TALLY.report()["fallbacks"]
+
+
+@pytest.mark.parametrize(("shifts", "dims"), [(1, 2), ((1, -2), (0, 3)), (3, None), ((5, 1), (1, 1)), (0, 0)], ids=str)
+@pytest.mark.parametrize("layout", ["rows", "channels_last", "transposed"])
+def test_what_is_rolled_keeps_the_layout_that_eager_gives_it(layout, shifts, dims):
+    torch._dynamo.reset()
+    x = torch.arange(120.0).view(2, 3, 4, 5)
+    x = {"rows": x, "channels_last": x.to(memory_format=torch.channels_last), "transposed": x.transpose(1, 3)}[layout]
+    ours = torch.compile(lambda x: x.roll(shifts, dims), backend=backend, fullgraph=True)(x)
+    eager = x.roll(shifts, dims)
+    assert torch.equal(ours, eager)
+    assert ours.stride() == eager.stride()

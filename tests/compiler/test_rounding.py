@@ -59,3 +59,32 @@ def test_powers_between_two_ends_keep_the_fraction_of_a_single_one(dtype, tensor
 def test_a_power_of_two_is_rounded_before_it_scales(dtype, other):
     x, exponents = torch.tensor([24000.0, 1000.0, 3.3, -7.0, 2.41, 1.3]), torch.tensor([-18.7, -19.3, -14.2, 0.0, -16.1, 3.5])
     torch.testing.assert_close(natively(torch.ldexp, x.to(dtype), exponents.to(other)), torch.ldexp(x.to(dtype), exponents.to(other)))
+
+
+def near_one(x):
+    """Exact in either precision: up to a 4096th more or less than 1."""
+    return 1 + ((x * 1024).floor() - 512) / (1 << 21)
+
+
+LONG = {
+    "everything": lambda x: x.sum(),
+    "rows": lambda x: x.view(2, -1).sum(1),
+    "columns": lambda x: x.view(-1, 8).sum(0),
+    "channels": lambda x: x.view(-1, 8, 2048).sum((0, 2)),
+    "many short loops": lambda x: x.view(-1, 4, 8).sum((0, 2)),
+    "a mean": lambda x: x.view(4, -1).mean(1),
+    "a running sum": lambda x: x.cumsum(0),
+    "running sums down columns": lambda x: x.view(-1, 8).cumsum(0),
+    "a running sum beside a sum": lambda x: (x.view(2, -1).cumsum(1), x.view(2, -1).sum(1)),
+    "a running product": lambda x: near_one(x).cumprod(0),
+    "beside the place of the greatest": lambda x: (x.view(2, -1).argmax(1), x.view(2, -1).sum(1)),
+}
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_long_sums_keep_the_digits_of_a_float(name):
+    torch.manual_seed(0)
+    x = torch.rand(1 << 21)
+    sides = natively(LONG[name], x), LONG[name](x.double())
+    for ours, exact in zip(*(side if isinstance(side, tuple) else (side,) for side in sides), strict=True):
+        torch.testing.assert_close(ours.double(), exact.double(), rtol=1e-6, atol=0)
