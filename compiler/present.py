@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from compiler.codegen import Sources
-from compiler.ir import Extern, Graph, Kernel, Load, Nest, Printed, Program, Ref, Store, print_extern, print_graph, print_kernel
+from compiler.ir import Extern, Graph, Kernel, Load, Nest, Program, Ref, Store
+from compiler.ir_text import Printed, print_extern, print_graph, print_kernel
 from compiler.lowering import Lowered
 from compiler.recorder import Draft
 from compiler.runtime.launch import LoadedProgram

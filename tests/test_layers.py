@@ -13,7 +13,7 @@ FILES = sorted(path for package in ("compiler", "app") for path in (ROOT / packa
 ORDER = [
     "compiler.__main__", "compiler.snippet", "compiler", "compiler.capture", "compiler.pipeline", "compiler.observe", "compiler.assembly",
     "compiler.present", "compiler.runtime", "compiler.codegen", "compiler.schedule", "compiler.lowering", "compiler.verify", "compiler.interp",
-    "compiler.ops", "compiler.ir", "compiler.sizes", "compiler.recorder", "compiler.stats",
+    "compiler.ops", "compiler.ir_text", "compiler.ir", "compiler.sizes", "compiler.recorder", "compiler.stats",
     "compiler.blame", "compiler.spans", "compiler.observe.torch_names",
     "compiler.target", "compiler.options", "compiler.errors", "compiler.trace",
 ]  # fmt: skip
