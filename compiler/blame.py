@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import FrameType
@@ -15,6 +16,8 @@ from compiler.spans import SNIPPET, spans
 from compiler.trace import Origin
 
 REPORT = "This is a fault of the compiler: please report it."
+UNDERIVED = re.compile(r"derivative for ([\w:]+) is not implemented|Trying to backward through ([\w.:]+) but no autograd formula")
+NO_GRADIENT = "PyTorch has no gradient for this op, and eager raises in backward(). Keep gradients away from it: detach() or no_grad()."
 PYTORCH = os.path.dirname(torch.__file__) + os.sep
 OURS = os.path.dirname(__file__) + os.sep
 TRACED = "fuselab_traced_at"
@@ -33,14 +36,14 @@ class Place:
 
 def blamed(stage: str, error: BaseException) -> CompileError:
     """The exception as one of this stage's, with its place; the caller chains the cause."""
-    place = place_of(error)
+    place, underived = place_of(error), UNDERIVED.search(str(error))
     return CompileError(
         stage,
         f"{type(error).__name__}: {error}"[:3_000],
         line=place.line,
         column=place.column,
-        op=place.op,
-        hint=REPORT,
+        op=(underived[1] or underived[2]).replace("::", ".") if underived else place.op,
+        hint=NO_GRADIENT if underived else REPORT,
         file=place.file,
     )
 

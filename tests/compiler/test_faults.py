@@ -127,6 +127,26 @@ def test_a_gradient_that_raises():
     assert "there is no gradient" in str(error)
 
 
+def test_an_op_without_a_gradient_is_named():
+    own("underived", same, torch.empty_like)
+    i = torch.zeros(2, 3, dtype=torch.int64)
+
+    def scattered(x):
+        y = x * 2
+        return y.scatter(0, i, torch.ones(2, 3), reduce="add")
+
+    def called(x):
+        y = x + 1
+        return torch.ops.faults.underived(y) * 3
+
+    for function, op in ((scattered, "aten.scatter"), (called, "faults.underived.default")):
+        with pytest.raises(RuntimeError):
+            function(X.clone().requires_grad_()).sum().backward()
+        error = fault_of(function, X.clone().requires_grad_())
+        assert (error.stage, error.op) == ("joint", op)
+        assert "no gradient" in error.hint
+
+
 def test_a_compiler_that_is_not_there(monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
 
