@@ -175,6 +175,17 @@ def round_decimals(self: Tensor, *, decimals: int) -> Any:  # noqa: ANN401
     return (self * scale).round() / scale if decimals > 0 else (self / scale).round() * scale
 
 
+def soft_margin_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:  # noqa: ANN401
+    """Op by op, as eager does: a 16-bit float may overflow on the way."""
+    losses = (-target * self).exp().log1p()
+    return losses if reduction == 0 else losses.mean() if reduction == 1 else losses.sum()
+
+
+def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor, reduction: int) -> Tensor:
+    ratio = (-target * self).exp()
+    return target * ratio * (-1.0 / self.numel() if reduction == 1 else -1.0) / (ratio + 1) * grad_output
+
+
 def roll(self: Tensor, shifts: list[int], dims: list[int] = []) -> Any:  # noqa: ANN401, B006  # as the op's schema
     """The end of each axis before its start: on a CPU eager joins slices, whose layout it keeps."""
     if self.device.type != "cpu" or self.dim() == 0 or not dims or 0 in self.shape:
@@ -236,6 +247,8 @@ def rewrites() -> dict[Any, Callable[..., Any]]:
         aten.bucketize.Scalar: bucketize_number,
         aten.searchsorted.Scalar: searchsorted_number,
         aten.searchsorted.Tensor: searchsorted,
+        aten.soft_margin_loss.default: soft_margin_loss,
+        aten.soft_margin_loss_backward.default: soft_margin_loss_backward,
         aten.scatter.reduce: scatter_joining,
         aten.scatter.value_reduce: scatter_joining_number,
         aten.scatter_reduce.two: scatter_reduce,

@@ -88,3 +88,18 @@ def test_long_sums_keep_the_digits_of_a_float(name):
     sides = natively(LONG[name], x), LONG[name](x.double())
     for ours, exact in zip(*(side if isinstance(side, tuple) else (side,) for side in sides), strict=True):
         torch.testing.assert_close(ours.double(), exact.double(), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_a_loss_that_eager_computes_op_by_op_overflows_where_eager_does(dtype, reduction):
+    x = torch.tensor([-20.0, -3.5, 0.25, 8.0, -9.1, 90.0], dtype=dtype)
+    target = torch.tensor([1.0, -1.0, 1.0, -1.0, 1.0, -1.0], dtype=dtype)
+    for part in (slice(None), slice(1, 4)):  # with and without what overflows in 16 bits
+        sides = []
+        for run in (natively, lambda f, *given: f(*given)):
+            leaf = x[part].clone().requires_grad_()
+            loss = run(lambda x, t: torch.nn.functional.soft_margin_loss(x, t, reduction=reduction), leaf, target[part])
+            loss.sum().backward()
+            sides.append((loss.detach(), leaf.grad))
+        torch.testing.assert_close(*sides, equal_nan=True)
