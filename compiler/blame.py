@@ -16,6 +16,7 @@ from compiler.spans import SNIPPET, spans
 from compiler.trace import Origin
 
 REPORT = "This is a fault of the compiler: please report it."
+OF_EAGER = "Eager PyTorch raises this: the program or its inputs have to change."
 UNDERIVED = re.compile(r"derivative for ([\w:]+) is not implemented|Trying to backward through ([\w.:]+) but no autograd formula")
 NO_GRADIENT = "PyTorch has no gradient for this op, and eager raises in backward(). Keep gradients away from it: detach() or no_grad()."
 PYTORCH = os.path.dirname(torch.__file__) + os.sep
@@ -43,7 +44,7 @@ def blamed(stage: str, error: BaseException) -> CompileError:
         line=place.line,
         column=place.column,
         op=(underived[1] or underived[2]).replace("::", ".") if underived else place.op,
-        hint=NO_GRADIENT if underived else REPORT,
+        hint=NO_GRADIENT if underived else OF_EAGER if stage == "eager" else REPORT,
         file=place.file,
     )
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from compiler.blame import blamed, complete
+from compiler.blame import REPORT, blamed, complete
 from compiler.errors import CompileError
 from compiler.observe.torch_names import awaited
 from compiler.trace import (
@@ -142,7 +142,7 @@ class Recorder:
     def _failed(self, region: int, name: StageName, part: Part, draft: Draft, start: float, error: CompileError, detail: str = "") -> None:
         self.emit(self._stage(region, name, part, draft, start, "error", str(error)[:4_000]))
         if self.problem is None:
-            own = {"kind": "internal"} if detail else {}  # what no stage foresees is our own fault
+            own = {"kind": "internal"} if error.hint == REPORT else {}  # what no stage foresees is our own fault
             self.problem = error.problem().model_copy(update={"detail": detail[-MAX_DETAIL:], **own})
             self.failed = error
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx.traceback import get_current_meta
+from torch.utils._pytree import tree_map_only
 
 from compiler.blame import remember_stack
 from compiler.capture.foreach import foreach_decompositions
@@ -45,6 +46,21 @@ def conjugate(x: Tensor | complex) -> Tensor:
     return result
 
 
+def in_layout_of_input(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a pooling, in channels_last where its input is, as eager gives it."""
+
+    @functools.wraps(rule)
+    def pool(self: Tensor, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  # as the op
+        found = rule(self, *arguments, **keywords)
+        if self.dim() != 4 or self.is_contiguous() or not self.is_contiguous(memory_format=torch.channels_last):
+            return found
+        return tree_map_only(Tensor, lambda result: result.contiguous(memory_format=torch.channels_last), found)
+
+    return pool
+
+
+POOLS = ("_adaptive_avg_pool2d", "adaptive_max_pool2d")
+
 VIEWS_OF_COMPLEX: dict[Any, Callable[..., Any]] = {
     torch.ops.aten._conj.default: conjugate,
     torch.ops.aten._neg_view.default: torch.ops.aten.neg.default,
@@ -58,6 +74,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     whole = WHOLE | KEPT | ATEN.keys()
     table = {**decomposition_table(FURTHER), **foreach_decompositions()}
     chosen = {op: rule for op, rule in table.items() if str(op) not in whole} | rewrites() | VIEWS_OF_COMPLEX
+    chosen |= {op: in_layout_of_input(chosen[op]) for name in POOLS for op in (getattr(torch.ops.aten, name).default,)}
     return {op: placed(rule) for op, rule in chosen.items()}
 
 

@@ -151,6 +151,7 @@ class _Following(torch.fx.Interpreter):  # type: ignore[misc]  # torch has no ty
 
     def __init__(self, gm: GraphModule, recording: _Recording) -> None:
         super().__init__(gm)
+        self.extra_traceback = False  # the graph's text has no place in the program's error
         self.recording = recording
         self.known: set[Any] = set()
 
