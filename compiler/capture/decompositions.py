@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from compiler.blame import remember_stack
 from compiler.capture.foreach import foreach_decompositions
-from compiler.capture.rewrites import rewrites
+from compiler.capture.rewrites import in_layout_of, rewrites
 from compiler.lowering import WHOLE
 from compiler.observe.torch_names import decomposition_table
 from compiler.ops import ATEN
@@ -51,10 +51,7 @@ def in_layout_of_input(rule: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(rule)
     def pool(self: Tensor, *arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401  # as the op
-        found = rule(self, *arguments, **keywords)
-        if self.dim() != 4 or self.is_contiguous() or not self.is_contiguous(memory_format=torch.channels_last):
-            return found
-        return tree_map_only(Tensor, lambda result: result.contiguous(memory_format=torch.channels_last), found)
+        return tree_map_only(Tensor, lambda result: in_layout_of(self, result), rule(self, *arguments, **keywords))
 
     return pool
 

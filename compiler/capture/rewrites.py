@@ -186,14 +186,24 @@ def soft_margin_loss_backward(grad_output: Tensor, self: Tensor, target: Tensor,
     return target * ratio * (-1.0 / self.numel() if reduction == 1 else -1.0) / (ratio + 1) * grad_output
 
 
+def in_layout_of(self: Tensor, result: Tensor) -> Tensor:
+    """The result in channels_last if the input is."""
+    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(self.dim())
+    if layout is None or self.is_contiguous() or not self.is_contiguous(memory_format=layout):
+        return result
+    return result.contiguous(memory_format=layout)
+
+
 def roll(self: Tensor, shifts: list[int], dims: list[int] = []) -> Any:  # noqa: ANN401, B006  # as the op's schema
-    """The end of each axis before its start: on a CPU eager joins slices, whose layout it keeps."""
+    """Each axis read from its place before. On a CPU eager joins two slices, and keeps the input's layout unless one is empty."""
     if self.device.type != "cpu" or self.dim() == 0 or not dims or 0 in self.shape:
         return NotImplemented
+    rolled, stays = self, False
     for shift, dim in zip(shifts, dims, strict=True):
-        place = (self.shape[dim] - shift) % self.shape[dim]
-        self = torch.cat([self.narrow(dim, place, self.shape[dim] - place), self.narrow(dim, 0, place)], dim)
-    return self
+        size = self.shape[dim]
+        stays |= shift == 0 or (isinstance(size, int) and shift % size == 0)
+        rolled = rolled.index_select(dim, (torch.arange(size, device=self.device) - shift).remainder(size))
+    return rolled if stays else in_layout_of(self, rolled)
 
 
 def searchsorted(sorted_sequence: Tensor, self: Tensor, *, sorter: Tensor | None = None, **keywords: Any) -> Any:  # noqa: ANN401
