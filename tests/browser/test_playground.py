@@ -206,6 +206,47 @@ def test_an_empty_snippet_is_told_and_an_example_can_be_chosen_again(page: Page)
     assert page.get_attribute("#head .status", "data-state") == "ok"
 
 
+@pytest.mark.parametrize("width", [390, 1280])
+@pytest.mark.parametrize(("source", "message"), [("", "The source is empty."), ("#" * 70_000, "the limit is 65,536")])
+def test_a_refused_snippet_stays_in_the_editor(browser: Browser, server: Server, width: int, source: str, message: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(server.url)
+    page.wait_for_selector("html[data-ready]")
+    type_source(page, source or "x")
+    if not source:
+        page.keyboard.press("Backspace")
+    page.keyboard.press("Control+Enter")
+    fault = page.locator("#fault-source")
+    expect(fault).to_contain_text(message)
+    boxes = page.locator("#editor").bounding_box(), page.locator("#editor .cm-content").bounding_box(), fault.bounding_box()
+    editor, content, told = (box["height"] if box else 0.0 for box in boxes)
+    assert editor >= (content if width < 800 else 700), "the text is hidden"
+    assert told < 60
+    type_source(page, "import torch\n")
+    assert page.inner_text("#editor .cm-line >> nth=0") == "import torch"
+    context.close()
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1400])
+def test_the_names_of_facts_are_never_broken(browser: Browser, server: Server, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(server.url)
+    page.wait_for_selector("html[data-ready]")
+    run_example(page, "cpu")
+    for name in STAGE_NAMES:
+        open_tab(page, name)
+        broken = page.evaluate("""() => [...document.querySelectorAll("#panel .facts dt")].filter((name) => {
+            const range = document.createRange();
+            range.selectNodeContents(name);
+            return new Set([...range.getClientRects()].map((box) => box.top)).size > name.textContent.trim().split(" ").length
+                || (name.textContent.length < 24 && range.getClientRects().length > 1);
+        }).map((name) => name.textContent)""")
+        assert not broken, name
+    context.close()
+
+
 def test_a_server_that_does_not_answer_is_said(page: Page) -> None:
     run_example(page, "cpu")
     page.context.set_offline(True)
