@@ -183,7 +183,7 @@ class ObservedCompiler:
             if draft is not None:
                 describe_aten(draft, gm, part, places, self.before, self._readable_notes(names))
         views = every_view([*sighting.before, *sighting.after])
-        kernels = kernels_of(sighting.code, sighting.after, views, places, part)
+        kernels = kernels_of(sighting.code, sighting.after, views, places, part, self.target)
         if not sighting.code.code and not self.missing.stages.get("code"):
             for name in COMPILED[1:]:
                 self._skip(name, part, NOTHING)
@@ -207,7 +207,7 @@ class ObservedCompiler:
         views = every_view([*sighting.before, *sighting.after])
         with self._stage("loops", part) as draft:
             if draft is not None:
-                describe_loops(draft, sighting.before, places)
+                describe_loops(draft, sighting.before, places, self.target)
                 draft.millis = sighting.code.lowering_seconds * 1e3
         with self.recorder.stage(self.region, "fusion", part) as draft:
             describe_fusion(draft, sighting.fusion, sighting.before, sighting.after, places, self._lacks("fusion"))

@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from compiler.capture.observed_calls import library_of
 from compiler.capture.observed_loops import kernel_facts, kernel_of
 from compiler.capture.places import Places, fitted
 from compiler.observe.inductor_code import CodeLog, Launch, MemoryStep
 from compiler.observe.inductor_loops import View
 from compiler.observe.inductor_names import QUIET_CONFIG
 from compiler.recorder import Draft
+from compiler.target import Target
 from compiler.trace import Kernel, Part, Scalar
 
 _KERNEL = re.compile(r"^(\w+) = async_compile\.(\w+)\(.*?r?'''(.*?)'''", re.MULTILINE | re.DOTALL)
@@ -128,7 +130,7 @@ def _op_of(line: str) -> str:
     return ""
 
 
-def kernels_of(log: CodeLog, after: Sequence[View], views: Mapping[str, View], places: Places, part: Part) -> list[Kernel]:
+def kernels_of(log: CodeLog, after: Sequence[View], views: Mapping[str, View], places: Places, part: Part, target: Target) -> list[Kernel]:
     """The launches in the order in which the code calls them; where they are not known, the kernels that the code defines."""
     sources = {source.name: source for source in sources_of(log.code)}
     launches = ordered_launches(log) or [
@@ -140,12 +142,15 @@ def kernels_of(log: CodeLog, after: Sequence[View], views: Mapping[str, View], p
         kind: Literal["extern", "cpp", "triton"] = "extern" if source is None else "cpp" if source.language.startswith("cpp") else "triton"
         facts = {**kernel_facts(kernel_of(launch.nodes, after)), **(meta_facts(source.text) if source and kind == "triton" else {})}
         names = launch_names(launch, views)
+        called = library_of(views[launch.nodes[0]]) if launch.extern and launch.nodes and launch.nodes[0] in views else None
+        if called:
+            facts["reason"] = called.reason
         made.append(
             Kernel(
                 name=launch.kernel[:400],
                 kind=kind,
                 part=part,
-                library=launch.kernel.partition(".")[0][:400] if kind == "extern" else "",
+                library=called.name(target) if called else launch.kernel.partition(".")[0][:400] if kind == "extern" else "",
                 steps=tuple(node[:400] for node in launch.nodes[:2_000]),
                 facts=facts,
                 origins=places.marks(names),
@@ -280,7 +285,8 @@ def describe_outcome(draft: Draft, compiled: Any, counts: Mapping[str, int], *, 
     caches = {name: value for name, value in counts.items() if "cache" in name}
     draft.facts |= {name: value for name, value in caches.items() if isinstance(value, int)}
     draft.facts["fx_graph_cache"] = "off while observing: a graph from the cache would show nothing"
-    for name in ("extern_calls", "pattern_matcher_count", "pattern_matcher_nodes", "cudagraph_skips", "cudagraph_partitions"):
+    # Its extern_calls are left out: they count each item of a call's result as another call.
+    for name in ("pattern_matcher_count", "pattern_matcher_nodes", "cudagraph_skips", "cudagraph_partitions"):
         if name in counts:
             draft.facts[name] = counts[name]
     reason = getattr(compiled, "disabled_cudagraphs_reason", None)

@@ -6,10 +6,13 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from compiler.capture.observed_calls import call_decision
 from compiler.capture.places import Places, every_view, line_marks
-from compiler.observe.inductor_loops import Line, View, is_fallback, print_view
+from compiler.observe.inductor_loops import Line, View, is_extern_call, print_view
 from compiler.observe.inductor_scheduler import FusionLog, Pair
 from compiler.recorder import Draft
+from compiler.stats import is_fallback
+from compiler.target import Target
 from compiler.trace import Decision, Drawing, Edge, Node, Scalar
 
 MAX_DECISIONS = 8_000
@@ -18,17 +21,20 @@ MAX_ORIGINS = 40
 _BENCHMARK = re.compile(r"(can|cannot) fuse \(benchmark\): fusing (.*) with (.*) cause ([\d.]+)x (speedup|slowdown)")
 
 
-def describe_loops(draft: Draft, before: Sequence[View], places: Places) -> None:
-    """Fills in the stage."""
+def describe_loops(draft: Draft, before: Sequence[View], places: Places, target: Target) -> None:
+    """Fills in the stage: the loops, and why the other ops are calls."""
     draft.origins = places.origins
     _section(draft, "Loops before fusion", before, places)
-    loops = sum(view.body is not None for view in before)
+    draft.decisions = [call_decision(view, places, target) for view in before if is_extern_call(view)][:MAX_DECISIONS]
+    fallbacks = [str(decision.numbers.get("op")) for decision in draft.decisions if is_fallback(decision)]
     draft.facts |= {
-        "nests": loops,
-        "extern_calls": len(before) - loops,
-        "fallback_kernels": sum(map(is_fallback, before)),
+        "nests": sum(view.body is not None for view in before),
+        "extern_calls": sum(map(is_extern_call, before)),
+        "fallback_kernels": len(fallbacks),
         "loops": len(before),
     }
+    if fallbacks:
+        draft.facts["fallback_ops"] = ", ".join(dict.fromkeys(fallbacks))[:400]
 
 
 def describe_fusion(draft: Draft, log: FusionLog, before: Sequence[View], after: Sequence[View], places: Places, lacking: str) -> None:

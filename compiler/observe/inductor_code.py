@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from torch.fx import GraphModule
 
-from compiler.observe.inductor_loops import origin_names
+from compiler.observe.inductor_loops import called_name, is_call, origin_names
 
 RELIES_ON = (
     "torch._inductor.graph.GraphLowering.save_output_code",
@@ -99,7 +99,9 @@ def watching_code(log: CodeLog) -> Iterator[None]:
     def called(self: Any, node: Any) -> Any:  # noqa: ANN401  # a scheduler node
         before = len(defined)
         result = extern(self, node)
-        (name, library) = (defined[-1], False) if len(defined) > before else (_extern_name(node.node), True)
+        if not is_call(node.node):
+            return result
+        (name, library) = (defined[-1], False) if len(defined) > before else (called_name(node.node), True)
         log.launches.append(Launch(name, (node.get_name(),), extern=library, origins=origin_names(node.node, alone=True)))
         return result
 
@@ -143,10 +145,6 @@ def _defined(function: Callable[..., Any], log: CodeLog) -> Callable[..., Any]:
         return name
 
     return define_kernel
-
-
-def _extern_name(ir: Any) -> str:  # noqa: ANN401  # an ir.ExternKernel
-    return str(getattr(ir, "python_kernel_name", None) or getattr(ir, "op_overload", None) or type(ir).__name__)
 
 
 def memory_step(line: Any) -> MemoryStep | None:  # noqa: ANN401  # a line of the wrapper's

@@ -16,6 +16,9 @@ from torch.fx import Graph, Node
 RELIES_ON = (
     "torch._inductor.debug.log_ir_pre_fusion",
     "torch._inductor.debug.log_ir_post_fusion",
+    "torch._inductor.ir.FallbackKernel",
+    "torch._inductor.ir.MultiOutput",
+    "torch._inductor.lowering.lowerings",
     "torch._inductor.loop_body.LoopBody.debug_str",
     "torch._inductor.scheduler.BaseSchedulerNode.debug_str",
     "torch._inductor.scheduler.BaseSchedulerNode.get_nodes",
@@ -59,9 +62,48 @@ class View:
         return self.members or (self,)
 
 
+FALLBACKS = {"FallbackKernel", "IndexPutFallback", "InplaceBernoulliFallback", "InplaceCopyFallback", "ScatterFallback"}
+NO_CALLS = {"AssertScalar", "DynamicSelectStorageOffset", "DynamicSliceSize", "MultiOutput", "TMADescriptor"}
+"""Extern kernels by their class alone: items of another call's result, and Python of the wrapper's own."""
+
+
+def _kinds(ir: Any) -> set[str]:  # noqa: ANN401  # an ir.Operation
+    return {kind.__name__ for kind in type(ir).__mro__}
+
+
+def is_call(ir: Any) -> bool:  # noqa: ANN401  # an ir.ExternKernel
+    """Whether the wrapper calls something for it, and does not only take an item of what another call gave."""
+    return not _kinds(ir) & NO_CALLS
+
+
+def is_extern_call(view: View) -> bool:
+    """Whether it is a call of something that Inductor has not written."""
+    return view.kind == "ExternKernelSchedulerNode" and is_call(view.ir)
+
+
 def is_fallback(view: View) -> bool:
     """Whether it is a call of an ATen op that Inductor has neither loops nor a call of its own for (attention and sorts among them)."""
-    return type(view.ir).__name__ == "FallbackKernel"
+    return bool(_kinds(view.ir) & FALLBACKS)
+
+
+def is_own_kernel(view: View) -> bool:
+    """Whether it launches a Triton kernel that the script wrote."""
+    return "UserDefinedTritonKernel" in _kinds(view.ir)
+
+
+def has_lowering(ir: Any) -> bool:  # noqa: ANN401  # an ir.ExternKernel
+    """Whether Inductor knows loops, or a call of its own, for some operands of the op that this falls back to."""
+    from torch._inductor.lowering import lowerings
+
+    rule = lowerings.get(getattr(ir, "op_overload", None))
+    return rule is not None and not getattr(rule, "_is_fallback_handler", False)
+
+
+def called_name(ir: Any) -> str:  # noqa: ANN401  # an ir.ExternKernel
+    """``extern_kernels.mm``, or ``torch.ops.aten.linalg_qr.default``"""
+    return str(
+        getattr(ir, "python_kernel_name", None) or getattr(ir, "op_overload", None) or _call(ir, "get_kernel_name") or type(ir).__name__
+    )
 
 
 def view_of(node: Any) -> View:  # noqa: ANN401  # a scheduler node
@@ -169,14 +211,11 @@ def _nest(view: View, shared: int = 0) -> list[Line]:
 
 def extern_text(ir: Any) -> str:  # noqa: ANN401  # an ir.ExternKernel
     """``buf7 = extern_kernels.mm(buf6, primals_2)``"""
-    called = str(
-        getattr(ir, "python_kernel_name", None) or getattr(ir, "op_overload", None) or _call(ir, "get_kernel_name") or type(ir).__name__
-    )
     given = [_argument(value) for value in getattr(ir, "inputs", ())] + [
         _argument(value) for value in getattr(ir, "constant_args", ()) or ()
     ]
     given += [f"{key}={_argument(value)}" for key, value in (getattr(ir, "kwargs", None) or {}).items()]
-    return f"{_call(ir, 'get_name') or '_'} = {called}({', '.join(given)})"
+    return f"{_call(ir, 'get_name') or '_'} = {called_name(ir)}({', '.join(given)})"
 
 
 def _argument(value: Any) -> str:  # noqa: ANN401
