@@ -37,11 +37,12 @@ MAX_INPUT_BYTES = 2 << 30
 
 @dataclass(slots=True)
 class Call:
-    """The first call of a region: copies of its inputs, and whether gradients were on."""
+    """The first call of a region: copies of its inputs, and whether gradients were on. ``failed``: eager raises on these inputs."""
 
     region: Region
     inputs: list[Any]
     gradients: bool
+    failed: bool = False
 
     def fresh(self) -> list[Any]:
         """New copies, so that a run that writes to its inputs disturbs no other."""
@@ -83,10 +84,12 @@ class Examiner:
             return
         call = Call(region, [with_gradient(value) for value in inputs], torch.is_grad_enabled())
         self.calls.append(call)
+        call.failed = True
         with same_random_numbers(self.device), self.recorder.stage(region.id, "eager") as draft:
             describe_eager(draft, region.graph, region.compiler.origins, eager_calls(region.graph, call.fresh()))
             if not present_here(self.target):
                 draft.decisions.append(stands_in(self.target.name))
+        call.failed = False
 
     def finish(self) -> None:
         """Emits ``timing`` and ``numerics`` of every region that was called."""
@@ -112,7 +115,7 @@ class Examiner:
 
     def _lower_backward(self, call: Call) -> None:
         """Inductor compiles a backward part when it is first called. If the script never calls it, it is called here, to be seen."""
-        if not getattr(call.region.compiler, "waiting", False) or not present_here(self.target):
+        if call.failed or not getattr(call.region.compiler, "waiting", False) or not present_here(self.target):
             return
         with same_random_numbers(self.device), torch.set_grad_enabled(call.gradients):
             backward = backward_of(call.region.compiled, call.fresh)

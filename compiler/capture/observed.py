@@ -32,6 +32,7 @@ from compiler.capture.origins import OriginTable, aten_origins
 from compiler.capture.places import Places, every_view
 from compiler.capture.present import present_here
 from compiler.capture.region import Observer, Region
+from compiler.capture.running import with_eagers_place
 from compiler.observe.inductor_autotune import tuned_kernel
 from compiler.observe.inductor_calls import noted_calls
 from compiler.observe.inductor_names import Lacking, Sighting, compile_observed, lacking
@@ -121,7 +122,7 @@ class ObservedCompiler:
     def compile(self, inputs: Sequence[Any], settings: Mapping[str, Any]) -> Callable[..., Any]:
         """Inductor's callable for the region; where the target is not here, the region's graph, which runs eagerly on the CPU."""
         if self.present:
-            compiled = compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes)
+            compiled = with_eagers_place(compile_observed(self.graph, inputs, private_folder(), settings, self, self.passes), self.graph)
         else:
             with retargeted(self.target, self.undecided.append):
                 moved, fakes = on_target(self.graph, inputs, self.target)

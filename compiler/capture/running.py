@@ -14,6 +14,8 @@ from compiler.errors import CompileError
 from compiler.runtime.launch import LoadedProgram
 
 DESCRIPTION_CHECKS = ("laid_out", "expect")
+EAGERS = "fuselab_eagers_error"
+"""The attribute of an exception under which eager's error is kept; it may be that exception."""
 MISDESCRIBED = "The op's fake kernel disagrees with what the op returns: mend that kernel (see torch.library.opcheck)."
 
 
@@ -28,12 +30,35 @@ def telling_faults(compiled: Callable[..., Any], graph: GraphModule) -> Callable
                 raise
             own = asked_of_eager(graph, inputs)
             if own is not None:
+                setattr(own, EAGERS, own)
                 raise own from error
             if isinstance(error, CompileError):
                 raise
             raise blamed("wrapper", error) from error
 
     return call
+
+
+def with_eagers_place(compiled: Callable[..., Any], graph: GraphModule) -> Callable[..., Any]:
+    """The function that another compiler made of a graph. What it raises leaves as it is, and has eager's error with it where eager
+    raises one too, since that one knows its op and line.
+    """
+
+    def call(*inputs: Any) -> Any:  # noqa: ANN401  # any values
+        try:
+            return compiled(*inputs)
+        except Exception as error:
+            if not isinstance(error, CompileError | MemoryError | torch.OutOfMemoryError):
+                setattr(error, EAGERS, asked_of_eager(graph, inputs))
+            raise
+
+    return call
+
+
+def eagers_error(error: BaseException) -> Exception | None:
+    """What eager raised where a compiled function raised this, None if it raised nothing or was not asked."""
+    found: Exception | None = getattr(error, EAGERS, None)
+    return found
 
 
 def laid_to_line(error: Exception, loaded: LoadedProgram | None, gm: GraphModule) -> CompileError:

@@ -8,6 +8,8 @@ import traceback
 from collections.abc import Iterator
 from typing import Literal
 
+from compiler import blame
+from compiler.capture.running import eagers_error
 from compiler.errors import CompileError
 from compiler.observe.inductor_config import UnknownEntry
 from compiler.observe.torch_names import cause, is_broken_promise, is_compiled_too_often, is_untraceable, user_frames
@@ -39,6 +41,7 @@ IN_INDUCTOR = (
     "Inductor itself raised this while it compiled. Leave out what was set of its configuration; if it raises it without, it is a fault of "
     "PyTorch's, to be reported there."
 )
+EAGER_TOO = "Eager PyTorch raises here as well, {}. The program or its inputs have to change."
 INDUCTOR_STAGES: tuple[tuple[str, StageName], ...] = (
     ("torch/_functorch/", "joint"),
     ("torch/_inductor/fx_passes/", "passes"),
@@ -99,13 +102,18 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
     stage = inductor_stage(inner)
+    op, eager = "", eagers_error(inner)
+    if eager is not None:
+        place = blame.place_of(eager)
+        op, line, column = place.op, *((place.line, place.column) if place.line and not place.file else (line, column))
     return Problem(
         kind="snippet",
         stage=stage,
+        op=op[:400],
         message=(text if re.match(r"\w+Error: ", text) else f"{type(inner).__name__}: {text}")[:MAX_MESSAGE].rstrip(": "),
         line=line,
         column=column,
-        hint=_hint(inner, text, stage),
+        hint=_hint(inner, text, stage) if eager is None else _of_eager(eager, inner),
         detail=detail.encode("utf-8", "replace").decode()[-MAX_DETAIL:],
     )
 
@@ -119,6 +127,10 @@ def _hint(error: BaseException, text: str, stage: str) -> str:
     if stage:
         return IN_FILES if isinstance(error, OSError) else IN_INDUCTOR
     return next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(error))), "")
+
+
+def _of_eager(eager: Exception, raised: BaseException) -> str:
+    return blame.OF_EAGER if eager is raised else EAGER_TOO.format(f"{type(eager).__name__}: {eager}"[:MAX_MESSAGE].rstrip("."))
 
 
 def inductor_stage(error: BaseException) -> StageName | Literal[""]:

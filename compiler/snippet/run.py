@@ -104,6 +104,7 @@ class Run:
         self._say_options(entries)
         out, err = Printed("stdout", self.recorder.emit), Printed("stderr", self.recorder.emit)
         settings, watching = configuration(entries), watching_frames(self.examiner.frames.log)
+        problem: Problem | None = None
         with (
             fresh_dynamo(),
             usual_autograd(self.compiler),
@@ -120,7 +121,7 @@ class Run:
                 with self.turn() if self.options.measure and present_here(self.target) else contextlib.nullcontext():
                     self.examiner.finish()
             except Exception as error:  # the trace must end, whatever is broken in the compiler; the problem tells it
-                problem = problem_of(error, self.recorder)
+                problem = problem or problem_of(error, self.recorder)
             finally:
                 out.finish()
                 err.finish()
