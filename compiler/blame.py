@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node, Tracer
 
 from compiler.errors import CompileError
 from compiler.spans import SNIPPET, spans
@@ -17,8 +17,22 @@ from compiler.trace import Origin
 
 REPORT = "This is a fault of the compiler: please report it."
 OF_EAGER = "Eager PyTorch raises this: the program or its inputs have to change."
-UNDERIVED = re.compile(r"derivative for ([\w:]+) is not implemented|Trying to backward through ([\w.:]+) but no autograd formula")
+UNDERIVED = re.compile(
+    r"derivative for '?([\w:]+?)(?:'|: \w+'| is).*not implemented"
+    r"|the function '(\w+)' is not differentiable"
+    r"|Trying to backward through ([\w.:]+) but no autograd formula"
+)
 NO_GRADIENT = "PyTorch has no gradient for this op, and eager raises in backward(). Keep gradients away from it: detach() or no_grad()."
+NOT_REGISTERED = "Give the op a gradient with torch.library.register_autograd, or keep gradients away from it: detach() or no_grad()."
+FORESEEN = (
+    (
+        re.compile("Inference tensors cannot be saved for backward"),
+        "A region that records gradients was called in inference mode, which PyTorch refuses under any compiler. Call it under "
+        "torch.no_grad() instead, or compile one function for training and another for inference mode.",
+    ),
+)
+"""What PyTorch raises for every compiler, and what to do about it."""
+
 PYTORCH = os.path.dirname(torch.__file__) + os.sep
 OURS = os.path.dirname(__file__) + os.sep
 TRACED = "fuselab_traced_at"
@@ -37,16 +51,24 @@ class Place:
 
 def blamed(stage: str, error: BaseException) -> CompileError:
     """The exception as one of this stage's, with its place; the caller chains the cause."""
-    place, underived = place_of(error), UNDERIVED.search(str(error))
+    place = place_of(error)
     return CompileError(
         stage,
         f"{type(error).__name__}: {error}"[:3_000],
         line=place.line,
         column=place.column,
-        op=(underived[1] or underived[2]).replace("::", ".") if underived else place.op,
-        hint=NO_GRADIENT if underived else OF_EAGER if stage == "eager" else REPORT,
+        op=place.op,
+        hint=foreseen(error) or (OF_EAGER if stage == "eager" else REPORT),
         file=place.file,
     )
+
+
+def foreseen(error: BaseException) -> str:
+    """What to do about an error that PyTorch raises for every compiler, "" for others."""
+    text = str(error)
+    if underived := UNDERIVED.search(text):
+        return NOT_REGISTERED if underived[3] else NO_GRADIENT
+    return next((hint for said, hint in FORESEEN if said.search(text)), "")
 
 
 def complete(error: CompileError, cause: BaseException) -> None:
@@ -68,6 +90,9 @@ def remember_stack(error: BaseException, stack_trace: str) -> None:
 def place_of(error: BaseException) -> Place:
     """The op whose call failed, and the visitor's line that led to it."""
     found = list(frames(error))
+    underived = UNDERIVED.search(str(error))
+    if underived and (place := _derived(next(name for name in underived.groups() if name), found)):
+        return place
     node = _lowered(found) or _node(found)
     origin = _origin(found)
     op = _overload(found) or (_target(node) if node else "") or (origin.op if origin else "")
@@ -101,6 +126,19 @@ def frames(error: BaseException) -> Iterator[FrameType]:
             trace = trace.tb_next
         one = one.__cause__
     yield from reversed(chain)
+
+
+def _derived(name: str, found: list[FrameType]) -> Place | None:
+    """The op of this name in the graph that was traced when its gradient was asked for, or in the one that was to be traced."""
+    name = name.replace("::", ".").removeprefix("aten.").removesuffix(".default")
+    graphs = [value.graph for frame in found for value in frame.f_locals.values() if isinstance(value, Tracer | GraphModule)]
+    for node in (node for graph in graphs for node in reversed(graph.nodes) if node.op.startswith("call")):
+        op = _target(node)
+        bare = op.removeprefix("aten.")
+        if name in (bare, bare.rpartition(".")[0]):
+            place = placed_at(str(node.meta.get("stack_trace") or ""))
+            return Place(op if "." in op else f"aten.{op}", place.line, place.column, place.file)
+    return None
 
 
 def _lowered(found: list[FrameType]) -> Node | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Literal
 
 from compiler import blame
+from compiler.blame import foreseen
 from compiler.capture.running import eagers_error
 from compiler.errors import CompileError
 from compiler.observe.inductor_config import UnknownEntry
@@ -102,6 +103,8 @@ def problem_of(error: BaseException, recorder: Recorder) -> Problem:
     text = plain_message(str(inner).strip() or str(error).strip())
     detail = "".join(traceback.format_exception(error, limit=-12))
     stage = inductor_stage(inner)
+    if stage and foreseen(inner):
+        line, column = blame.place_of(inner).line or line, blame.place_of(inner).column
     op, eager = "", eagers_error(inner)
     if eager is not None:
         place = blame.place_of(eager)
@@ -124,6 +127,8 @@ def _hint(error: BaseException, text: str, stage: str) -> str:
         return NO_DRIVER
     if isinstance(error, OSError | RuntimeError) and any("/multiprocessing/" in file or "/torch/distributed/" in file for file in files):
         return NO_OTHERS
+    if known := foreseen(error):
+        return known
     if stage:
         return IN_FILES if isinstance(error, OSError) else IN_INDUCTOR
     return next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(error))), "")

@@ -139,12 +139,33 @@ def test_an_op_without_a_gradient_is_named():
         y = x + 1
         return torch.ops.faults.underived(y) * 3
 
-    for function, op in ((scattered, "aten.scatter"), (called, "faults.underived.default")):
+    def inner(x):
+        y = x * 2
+        return torch.igamma(y.abs(), y.abs() + 1) * 3
+
+    own_op = (called, "faults.underived.default", "register_autograd")
+    for function, op, hint in ((scattered, "aten.scatter", "no gradient"), own_op, (inner, "aten.igamma.default", "no gradient")):
         with pytest.raises(RuntimeError):
             function(X.clone().requires_grad_()).sum().backward()
         error = fault_of(function, X.clone().requires_grad_())
-        assert (error.stage, error.op) == ("joint", op)
-        assert "no gradient" in error.hint
+        assert (error.stage, error.op, error.line) == ("joint", op, function.__code__.co_firstlineno + 2)
+        assert hint in error.hint
+
+
+def test_what_pytorch_refuses_under_any_compiler_is_no_fault_of_ours():
+    def f(x):
+        with torch.enable_grad():
+            return x.exp()
+
+    x = X.clone().requires_grad_()
+    for compiler in ("aot_eager", backend):
+        torch._dynamo.reset()
+        compiled = torch.compile(f, backend=compiler)
+        compiled(x)
+        with torch.inference_mode(), pytest.raises(RuntimeError, match="Inference tensors cannot be saved") as caught:
+            compiled(x)
+    assert isinstance(caught.value, CompileError)
+    assert "no_grad" in caught.value.hint
 
 
 def test_a_compiler_that_is_not_there(monkeypatch):
