@@ -162,7 +162,7 @@ def test_what_pytorch_refuses_under_any_compiler_is_no_fault_of_ours():
         torch._dynamo.reset()
         compiled = torch.compile(f, backend=compiler)
         compiled(x)
-        with torch.inference_mode(), pytest.raises(RuntimeError, match="Inference tensors cannot be saved") as caught:
+        with torch.inference_mode(), pytest.raises((RuntimeError, CompileError), match="Inference tensors cannot be saved") as caught:
             compiled(x)
     assert isinstance(caught.value, CompileError)
     assert "no_grad" in caught.value.hint
