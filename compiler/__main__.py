@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from compiler.errors import OptionsError, TargetError
 from compiler.options import COMPILERS, MODES, POLICIES, Options, read_entries
+from compiler.stats import is_fallback
 from compiler.target import TARGETS, Target, find_target
-from compiler.trace import STAGE_NAMES, Event, Output, Problem, Stage, Trace
+from compiler.trace import STAGE_NAMES, Event, Kernel, Output, Problem, Stage, Trace
 
 RULE = "-" * 78
+OWN_KERNEL = "PyTorch's own kernel is called"
+"""What the reason of a fallback says besides the reason."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -174,13 +177,19 @@ def _part_lines(stages: list[Stage], part: str) -> list[str]:
     fusion, timing, numerics = named.get("fusion"), named.get("timing"), named.get("numerics")
     code = named.get("code")
     kernels = code.kernels if code and code.kernels else fusion.kernels if fusion else ()
+    loops = named.get("loops")
+    lacking = {decision.reason for decision in loops.decisions if is_fallback(decision)} if loops else set()
     times = {item.subject: item for item in timing.timings if item.scope == "kernel"} if timing else {}
     for kernel in kernels:
         measured = times.get(kernel.name)
         took = (
             f"  {microseconds(measured.median_us)}" + (f", {measured.gb_per_s:.3g} GB/s" if measured.gb_per_s else "") if measured else ""
         )
-        lines.append(f"    {kernel.kind:<7}{kernel.name}{took}")
+        lines.append(f"    {kernel.kind:<7}{kernel.name}{_answered_by(kernel, lacking)}{took}")
+    externs = [kernel for kernel in kernels if kernel.kind == "extern"]
+    if externs:
+        fallbacks = sum(kernel.facts.get("reason") in lacking for kernel in externs)
+        lines.append(f"    {len(externs)} extern calls, {fallbacks or 'none'} of them fallbacks")
     if fusion:
         lines.append(
             f"    {sum(decision.verdict == 'fused' for decision in fusion.decisions)} fusions, {len(fusion.decisions)} pairs looked at"
@@ -194,6 +203,14 @@ def _part_lines(stages: list[Stage], part: str) -> list[str]:
         random = numerics.facts.get("random")
         lines.append("    random numbers: only shapes compared" if random else f"    {'equal to' if equal else 'DIFFERS from'} eager")
     return lines
+
+
+def _answered_by(kernel: Kernel, lacking: Container[object]) -> str:
+    """The library of an extern call, or for a fallback why no loops were made. ``lacking``: the reasons of fallbacks."""
+    reason = kernel.facts.get("reason")
+    if reason not in lacking:
+        return f"  {kernel.library}" if kernel.kind == "extern" and kernel.library else ""
+    return "  fallback: " + str(reason).removeprefix(f"{OWN_KERNEL}: ").replace(f": {OWN_KERNEL}", "").rstrip(".")
 
 
 def problem_text(problem: Problem, source: str, file: str) -> str:

@@ -42,6 +42,28 @@ def test_what_has_no_loops_is_counted(script, tmp_path, compiler, named):
     assert compiler == "inductor" or loops.facts["fallback_ops"] == "aten.histc.default"
 
 
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+@pytest.mark.parametrize(
+    ("compiler", "lacks"), [("fuselab", "No lowering rule exists for this op"), ("inductor", "Inductor has no lowering")]
+)
+def test_a_summary_says_who_answers_each_call(script, capsys, compiler, lacks, target):
+    text = "import torch\ndef f(x):\n    return torch.histc(x @ x), torch.linalg.qr(x @ x + 1)\ninputs = [torch.rand(5, 5)]\n"
+    assert main([script(text), "--no-measure", "--compiler", compiler, "--target", target]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    calls = [line.split(maxsplit=2) for line in lines if line.startswith("    extern ")]
+    assert all(len(call) == 3 for call in calls), "a call without who answers it"
+    fallbacks = [call for call in calls if call[2].startswith("fallback: ")]
+    assert {call[2].removeprefix("fallback: ").startswith(lacks) for call in fallbacks} == {True}
+    assert {call[2] for call in calls if call not in fallbacks} == {"oneMKL" if target == "cpu" else "cuBLAS"}
+    assert f"    {len(calls)} extern calls, {len(fallbacks)} of them fallbacks" in lines
+    assert len(fallbacks) == 2
+
+
+def test_no_calls_are_not_counted(script, capsys):
+    assert main([script(GOOD), "--no-measure"]) == 0
+    assert "extern calls" not in capsys.readouterr().out
+
+
 def test_a_fault_names_its_line_and_leaves_a_trace(script, capsys, tmp_path):
     out = tmp_path / "trace.json"
     assert main([script(GOOD + "f(inputs[0])\nboom\n"), "--no-measure", "--out", str(out)]) == 1
