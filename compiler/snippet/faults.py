@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 import traceback
 from collections.abc import Iterator
 from typing import Literal
@@ -23,13 +24,21 @@ MAX_DETAIL = 20_000
 NO_BREAK = "fullgraph=True allows no graph break; without it Dynamo would break the graph at this line."
 
 HINTS: dict[type[BaseException], str] = {
-    ModuleNotFoundError: "Only torch, numpy and Python's standard library are installed here.",
     MemoryError: "Use smaller tensors.",
     RecursionError: "The script calls itself too deeply.",
     EOFError: "Nobody answers: write the value into the snippet instead of asking for it.",
     PermissionError: "In the playground a snippet reads Python's packages and writes to its own temporary folder, and nothing else.",
     socket.gaierror: "A snippet in the playground has no network: make the data in the snippet itself, such as with torch.randn.",
 }
+
+NOT_PYTHON = "This line is not Python."
+FOREIGN = (
+    (r"(>>>|\.\.\.)|(In|Out) ?\[\d*\]:", "Leave out the prompts (>>> and ...) and what was printed: a snippet is Python source alone."),
+    (r"[%!]|[\w, ]+= ?[%!]|\?|.*\?$", "This is a command of IPython's: leave out lines that begin with % or !, or that ask with ?."),
+    (r"```|~~~", "Leave out the marks around the code: a snippet is Python source alone."),
+    (r"\$ ", "This is a command of a shell: a snippet is Python source alone."),
+)
+"""How lines begin that are pasted with Python from elsewhere, and what to do about them."""
 
 NO_OTHERS = (
     "A snippet in the playground has no network and no processes of its own, nor memory shared between them: compute in this one process."
@@ -75,7 +84,7 @@ def syntax_problem(error: SyntaxError | ValueError | RecursionError) -> Problem:
             message=f"{type(error).__name__}: {error.msg}",
             line=error.lineno or 0,
             column=column,
-            hint="This line is not Python.",
+            hint=next((hint for begins, hint in FOREIGN if re.match(begins, (error.text or "").strip())), NOT_PYTHON),
         )
     return Problem(kind="snippet", message=f"The snippet cannot be parsed: {error}"[:MAX_MESSAGE])
 
@@ -131,7 +140,17 @@ def _hint(error: BaseException, text: str, stage: str) -> str:
         return known
     if stage:
         return IN_FILES if isinstance(error, OSError) else IN_INDUCTOR
+    if missing := next((one.name for one in chain(error) if isinstance(one, ModuleNotFoundError) and one.name), None):
+        return _not_there(missing)
     return next((hint for kind, hint in HINTS.items() if any(isinstance(one, kind) for one in chain(error))), "")
+
+
+def _not_there(module: str) -> str:
+    """What to do without a module. Of what is installed only the certain is said: a terminal's Python may have more than a playground's."""
+    package = module.partition(".")[0]
+    if package != module and package in sys.modules:
+        return f"{package} is installed where this snippet runs, but has no module {module}: its version may be another."
+    return f"{package} is not installed where this snippet runs. Do without it: torch and Python's standard library are there."
 
 
 def _of_eager(eager: Exception, raised: BaseException) -> str:

@@ -257,6 +257,46 @@ def test_what_a_snippet_cannot_have_comes_with_what_to_do(statement, hint, monke
     assert hint in fails(statement).hint
 
 
+@pytest.mark.parametrize(("statement", "hint"), [
+    ("import nothing_like_this", "nothing_like_this is not installed where this snippet runs."),
+    ("from nothing_like_this.inner import x", "nothing_like_this is not installed where this snippet runs."),
+    ("import torch.nothing_like_this", "torch is installed where this snippet runs, but has no module torch.nothing_like_this"),
+    ("import math.inner", "math is installed where this snippet runs, but has no module math.inner"),
+    ("try:\n    import nothing_like_this\nexcept ImportError:\n    raise ValueError('needed')", "nothing_like_this is not installed"),
+])  # fmt: skip
+def test_a_missing_module_is_named_and_no_other_is_called_missing(statement, hint):
+    told = fails("import math\nimport torch\n" + statement).hint
+    assert told.startswith(hint)
+    assert "Only" not in told
+
+
+def test_an_error_of_imports_without_a_name_has_no_hint():
+    assert fails("raise ModuleNotFoundError('something')").hint == ""
+
+
+@pytest.mark.parametrize(("source", "line", "hint"), [
+    (">>> import torch\n>>> f = torch.compile(lambda x: x+1)\n", 1, "prompts"),
+    ("import torch\n>>> def f(x):\n...     return x\n", 2, "prompts"),
+    ("x = 3\n... y = 4\n", 2, "prompts"),
+    ("In [1]: import torch\n", 1, "prompts"),
+    ("%matplotlib inline\nimport torch\n", 1, "IPython"),
+    ("import torch\n%%timeit\n", 2, "IPython"),
+    ("import torch\n!pip install x\n", 2, "IPython"),
+    ("def f():\n    %time 3\n", 2, "IPython"),
+    ("files = !ls\n", 1, "IPython"),
+    ("import torch\ntorch.compile?\n", 2, "IPython"),
+    ("?print\n", 1, "IPython"),
+    ("```python\nimport torch\n```\n", 1, "marks around the code"),
+    ("import torch\n```\n", 2, "marks around the code"),
+    ("$ python file.py\n", 1, "shell"),
+    ("import torch\nx = = 3\n", 2, "This line is not Python."),
+])  # fmt: skip
+def test_what_is_pasted_with_python_is_to_be_left_out(source, line, hint):
+    problem = fails(source)
+    assert (problem.kind, problem.line) == ("snippet", line)
+    assert hint in problem.hint
+
+
 def test_a_break_where_none_is_allowed_is_dynamos():
     problem = fails("import torch\n@torch.compile(fullgraph=True)\ndef f(x):\n    print('hi')\n    return x\nf(torch.ones(2))\n")
     assert (problem.stage, problem.line, problem.column) == ("dynamo", 4, 4)
