@@ -51,14 +51,17 @@ def torch_dtype(name: str) -> torch.dtype:
 
 
 def flat(tensor: Tensor, buffer: Buffer) -> Tensor:
-    """The tensor's elements in the buffer's flat layout."""
+    """The tensor's elements in the buffer's flat layout; what is not strided stays as it is."""
+    if tensor.layout != torch.strided:
+        return tensor.clone()
     memory = torch.zeros(buffer.extent, dtype=torch_dtype(buffer.dtype))
     memory.as_strided(buffer.shape, buffer.strides).copy_(tensor)
     return memory
 
 
 def view(memory: Memory, ref: Ref) -> Tensor:
-    return memory[ref.buffer].as_strided(ref.shape, ref.strides, ref.offset)
+    held = memory[ref.buffer]
+    return held if held.layout != torch.strided else held.as_strided(ref.shape, ref.strides, ref.offset)
 
 
 @dataclass(slots=True)

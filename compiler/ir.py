@@ -32,7 +32,8 @@ Value = int  # the position of an earlier line in the same body
 class Buffer:
     """Named memory. ``shape`` and ``strides`` (in elements) are those that eager PyTorch gives the tensor; ``device`` is "cpu" or "cuda".
 
-    ``dtype`` is a torch dtype name; it may be one that nests cannot compute with (complex, float8), which only extern calls touch.
+    ``dtype`` is a torch dtype name; it may be one that nests cannot compute with (complex, float8), which only extern calls touch. So
+    may ``layout``, as PyTorch names it: the memory of what is not "strided" is the library's affair, and its strides say nothing.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Buffer:
     shape: tuple[Size, ...]
     strides: tuple[Size, ...]
     device: str
+    layout: str = "strided"
 
     @property
     def numel(self) -> Size:

@@ -15,7 +15,16 @@ from compiler.capture.joint import byte_count
 from compiler.capture.region import Region
 from compiler.capture.running import copied
 from compiler.recorder import Draft
-from compiler.runtime.compare import INTERPRETER_SECONDS, Difference, TooSlow, compare, in_float64, interpreted, too_large_to_interpret
+from compiler.runtime.compare import (
+    INTERPRETER_SECONDS,
+    Difference,
+    TooSlow,
+    UnknownOp,
+    compare,
+    in_float64,
+    interpreted,
+    too_large_to_interpret,
+)
 from compiler.trace import Decision, Part, Scalar
 
 RANDOM = "The region draws random numbers, and eager draws others: shapes and dtypes were compared, values were not."
@@ -76,6 +85,9 @@ class Numerics:
             ours = interpreted(made.compiled.wrapper_text, [copied(value) for value in inputs], made.compiled.lowered.constants)
         except TooSlow:
             draft.skip(f"Not compared: Triton's interpreter, which is slow, did not finish within {INTERPRETER_SECONDS:.0f} seconds.")
+            return
+        except UnknownOp as error:
+            draft.skip(f"Not run: {error} is the program's own op, which the process of Triton's interpreter does not have.")
             return
         draft.facts["ran_on"] = "Triton's interpreter on the CPU"
         names = [f"result {place}" for place in range(len(eager))]

@@ -239,7 +239,8 @@ class _Wrapper:
                     else:
                         buffer = self.graph.buffers[name]
                         layout = f"{buffer.shape}, {buffer.strides}, torch.{buffer.dtype}, {self._device(buffer)}"
-                        self.line(f"example({layout}),  # {name}")
+                        as_it_is = "" if buffer.layout == "strided" else f".to_sparse(layout=torch.{buffer.layout})"
+                        self.line(f"example({layout}){as_it_is},  # {name}")
             self.line("]\nfor result in call(inputs):")
             with self.writer.indent():
                 self.line(
@@ -360,6 +361,8 @@ class _Wrapper:
     def _result(self, output: str, text: str) -> str:
         """What a library call gave for a buffer, as the program expects it."""
         buffer = self.graph.buffers[output]
+        if buffer.layout != "strided":
+            return text
         check = "handed_on" if output in self.handed_on else "laid_out"
         return f"{check}({text}, {buffer.shape}, {buffer.strides}, torch.{buffer.dtype})"
 

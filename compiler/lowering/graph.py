@@ -111,16 +111,21 @@ class Lowering:
 
     def buffer(self, name: str, meta: torch.Tensor) -> Buffer:
         """A new buffer laid out as eager lays out ``meta``."""
-        return self.new_buffer(name, dtype_name(meta.dtype), self.shape(meta), self.strides(meta), self.device(meta))
+        shape, layout = self.shape(meta), str(meta.layout).removeprefix("torch.")
+        strides = self.strides(meta) if layout == "strided" else row_major(shape)
+        return self.new_buffer(name, dtype_name(meta.dtype), shape, strides, self.device(meta), layout)
 
-    def new_buffer(self, name: str, dtype: str, shape: Sequence[Size], strides: Sequence[Size], device: str) -> Buffer:
-        made = Buffer(self.fresh_name(name), dtype, tuple(map(self.size, shape)), tuple(map(self.size, strides)), device)
+    def new_buffer(
+        self, name: str, dtype: str, shape: Sequence[Size], strides: Sequence[Size], device: str, layout: str = "strided"
+    ) -> Buffer:
+        made = Buffer(self.fresh_name(name), dtype, tuple(map(self.size, shape)), tuple(map(self.size, strides)), device, layout)
         self.buffers[made.name] = made
         return made
 
     def own(self, buffer: Buffer, meta: torch.Tensor) -> Ref:
         """Remember that ``meta``'s storage is this buffer, so that later views of it are found; the view of the whole buffer."""
-        self.storages[meta.untyped_storage()._cdata] = buffer.name, self.offset(meta)
+        if buffer.layout == "strided":
+            self.storages[meta.untyped_storage()._cdata] = buffer.name, self.offset(meta)
         return self.whole(buffer)
 
     def whole(self, buffer: Buffer) -> Ref:
@@ -162,7 +167,13 @@ class Lowering:
         if not isinstance(ref, Ref) or not isinstance(base, torch.Tensor) or not isinstance(meta, torch.Tensor):
             return None
         known = self.buffers[ref.buffer]
-        if meta.layout != torch.strided or known.dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
+        if (
+            meta.layout != torch.strided
+            or known.layout != "strided"
+            or known.dtype != dtype_name(meta.dtype)
+            or meta.is_conj()
+            or meta.is_neg()
+        ):
             return None
         before = self.offset(base) - ref.offset
         self.storages.setdefault(meta.untyped_storage()._cdata, (ref.buffer, before))
@@ -199,6 +210,8 @@ class Lowering:
         buffer = self.buffers[result.buffer]
         if buffer.dtype not in DTYPES:
             raise Unsupported("loops", f"loops have no arithmetic for {buffer.dtype}")
+        if buffer.layout != "strided":
+            raise Unsupported("loops", f"an operand's layout is {buffer.layout}")
         self.must_be_here(buffer.device, "an operand")
         return result
 

@@ -30,6 +30,10 @@ class TooSlow(Exception):
     """Triton's interpreter did not finish in time."""
 
 
+class UnknownOp(Exception):
+    """The wrapper calls an op, by its name, that only the program's own process has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Difference:
     """How one result differs. Errors are None where they do not apply; ``equal`` is the verdict and ``why`` its sentence."""
@@ -50,9 +54,9 @@ def compare(name: str, ours: Any, eager: Any, reference: Any = None) -> Differen
         return Difference(
             name, ours == eager or ours is eager, "Both are the same value." if ours == eager else f"{ours!r} is not {eager!r}."
         )
-    if ours.shape != eager.shape or ours.dtype != eager.dtype:
-        return Difference(name, False, f"{ours.dtype} {tuple(ours.shape)} is not {eager.dtype} {tuple(eager.shape)}.")
-    ours, eager = ours.detach(), eager.detach().to(ours.device)
+    if ours.shape != eager.shape or ours.dtype != eager.dtype or ours.layout != eager.layout:
+        return Difference(name, False, f"{described(ours)} is not {described(eager)}.")
+    ours, eager, reference = dense(ours.detach()), dense(eager.detach().to(ours.device)), dense(reference)
     if eager.numel() == 0:
         return Difference(name, True, "Neither has elements.")
     if eager.dtype not in TOLERANCES:
@@ -74,6 +78,16 @@ def compare(name: str, ours: Any, eager: Any, reference: Any = None) -> Differen
         why = "Differs from eager by rounding only: it is about as near to the float64 reference as eager is."
         return Difference(name, True, why, max_abs, max_rel, theirs, own, absolute)
     return Difference(name, False, "Differs from eager by more than the dtype's tolerance.", max_abs, max_rel, theirs, own, absolute)
+
+
+def described(tensor: torch.Tensor) -> str:
+    layout = "" if tensor.layout == torch.strided else f" {str(tensor.layout).removeprefix('torch.')}"
+    return f"{tensor.dtype} {tuple(tensor.shape)}{layout}"
+
+
+def dense(value: Any) -> Any:  # noqa: ANN401  # any result
+    """A sparse tensor with its zeros; other values as they are."""
+    return value.to_dense() if isinstance(value, torch.Tensor) and value.layout != torch.strided else value
 
 
 PIECE = 1 << 22  # elements compared at once, in double precision: the rest of the memory is the visitor's
@@ -131,7 +145,7 @@ def too_large_to_interpret(elements: Sequence[int]) -> bool:
 def interpreted(wrapper: str, inputs: Sequence[Any], constants: Mapping[str, Any]) -> list[Any]:
     """The results of a Triton wrapper on CPU tensors, by Triton's interpreter in a process of its own.
 
-    Raises CompileError when it fails, TooSlow when it takes too long.
+    Raises CompileError when it fails, TooSlow when it takes too long, UnknownOp where only the program defines an op.
     """
     with tempfile.TemporaryDirectory(prefix="fuselab-") as folder:
         text, given, made = (str(Path(folder) / name) for name in ("wrapper.py", "inputs.pt", "outputs.pt"))
@@ -145,7 +159,9 @@ def interpreted(wrapper: str, inputs: Sequence[Any], constants: Mapping[str, Any
                 raise TooSlow from None
             if not Path(made).exists():
                 raise
-        results: list[Any] | str = torch.load(made, weights_only=True)
+        results: list[Any] | dict[str, str] | str = torch.load(made, weights_only=True)
+    if isinstance(results, dict):
+        raise UnknownOp(results["unknown"])
     if isinstance(results, str):
         raise CompileError("numerics", f"Triton's interpreter cannot run the kernels: {results}"[:3_000])
     return results

@@ -1,12 +1,14 @@
 """``python -m compiler.runtime.interpret WRAPPER.py IN.pt OUT.pt ...``: runs Triton wrappers on CPU tensors with Triton's interpreter.
 
-IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results, or what went wrong.
+IN.pt holds the list of inputs, or a dict with ``inputs`` and ``constants``; OUT.pt gets the list of results, or what went wrong: a
+sentence, or in a dict the ``unknown`` op, which only the program defines.
 """
 
 from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,6 +57,12 @@ def main(arguments: list[str]) -> int:
             given = given["inputs"]
         text = Path(wrapper).read_text()
         linecache.cache[wrapper] = (len(text), None, text.splitlines(keepends=True), wrapper)
+        ops = sorted({match.groups() for match in re.finditer(r"torch\.ops\.(\w+)\.(\w+)", text)})
+        unknown = next((f"{space}.{op}" for space, op in ops if not hasattr(getattr(torch.ops, space), op)), "")
+        if unknown:
+            failures += 1
+            torch.save({"unknown": unknown}, outputs)
+            continue
         try:
             exec(compile(text, wrapper, "exec"), namespace)
             results = namespace["call"](given)  # type: ignore[operator]  # the wrapper defines it

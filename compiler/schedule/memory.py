@@ -80,8 +80,8 @@ def plan_memory(
     return tuple(allocations), tuple(frees), peak
 
 
-def _key(buffer: Buffer) -> tuple[str, str, Size]:
-    return buffer.device, buffer.dtype, buffer.extent
+def _key(buffer: Buffer) -> tuple[str, str, str, Size]:
+    return buffer.device, buffer.dtype, buffer.layout, buffer.extent
 
 
 def _reusable(buffers: Mapping[str, Buffer], name: str, candidates: Sequence[str]) -> str | None:
@@ -91,7 +91,7 @@ def _reusable(buffers: Mapping[str, Buffer], name: str, candidates: Sequence[str
 
 def _wanted(buffers: Mapping[str, Buffer], later: Sequence[Kernel | Extern], alive: set[str], spare: Sequence[str]) -> set[str]:
     """Spare buffers whose memory a kernel that comes soon can take over; the others are freed at once."""
-    sizes: dict[tuple[str, str, Size], int] = {}
+    sizes: dict[tuple[str, str, str, Size], int] = {}
     for step in later[:2]:
         if isinstance(step, Kernel):
             for name in step.writes:

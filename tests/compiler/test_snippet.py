@@ -465,3 +465,43 @@ def test_open_sizes_are_one_region_with_symbols_in_every_stage(target):
     for stage in ("loops", "fusion", "code", "wrapper"):
         for part in ("forward", "backward"):
             assert re.search(r"\bs\d+\b", trace.stage(stage, 0, part).sections[0].text), stage
+
+
+SPARSE = """
+import torch
+bag = torch.nn.EmbeddingBag(10, 3, mode="sum", sparse=True)
+@torch.compile
+def f(places, starts):
+    return (bag(places, starts) * 2).sin().sum()
+f(torch.tensor([1, 2, 4, 5, 4, 3]), torch.tensor([0, 3])).backward()
+print(bag.weight.grad.layout)
+"""
+
+OWN_OP = """
+import torch
+@torch.library.custom_op("mylib::scale_add", mutates_args=())
+def scale_add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return x * 2 + y
+@scale_add.register_fake
+def _(x, y):
+    return torch.empty_like(x)
+@torch.compile
+def f(x, y):
+    return scale_add(x.sin(), y).relu()
+f(torch.randn(4), torch.randn(4))
+"""
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_sparse_gradients_are_compared_with_their_zeros(target):
+    trace = run(SPARSE, target)
+    assert trace.status == "ok", trace.problem
+    assert equal(trace) == [True, True]
+
+
+@pytest.mark.parametrize("target", ["cpu", "sm_90"])
+def test_an_op_of_the_programs_own_is_no_error_where_only_an_interpreter_runs_the_kernels(target):
+    trace = run(OWN_OP, target)
+    assert trace.status == "ok", trace.problem
+    numerics = trace.stage("numerics", part="forward")
+    assert (numerics.status, "mylib.scale_add" in numerics.reason) == (("ok", False) if target == "cpu" else ("skipped", True))
