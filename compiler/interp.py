@@ -61,6 +61,10 @@ def flat(tensor: Tensor, buffer: Buffer) -> Tensor:
 
 def view(memory: Memory, ref: Ref) -> Tensor:
     held = memory[ref.buffer]
+    if ref.dtype:
+        return torch.empty(0, dtype=torch_dtype(ref.dtype)).set_(
+            held.untyped_storage(), int(ref.offset), known(ref.shape), known(ref.strides)
+        )
     return held if held.layout != torch.strided else held.as_strided(ref.shape, ref.strides, ref.offset)
 
 

@@ -20,12 +20,18 @@ DTYPES: tuple[DType, ...] = ("float64", "float32", "float16", "bfloat16", "int64
 ITEM_BYTES: dict[str, int] = {
     "float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1, "uint8": 1, "bool": 1,
     "complex64": 8, "complex128": 16, "complex32": 4, "float8_e4m3fn": 1, "float8_e5m2": 1, "uint16": 2, "uint32": 4, "uint64": 8,
+    "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1, "float8_e8m0fnu": 1, "float4_e2m1fn_x2": 1,
 }  # fmt: skip
 Number = int | float | bool
 OpenNumber = Number | Sym
 """A number, or one that is only known when the program runs: a size."""
 Over = Literal["", "set", "add", "mul", "max", "min"]
 Value = int  # the position of an earlier line in the same body
+
+
+def item_bytes(dtype: str) -> int:
+    """Bytes of one element; for dtypes that no nest computes with and that are unknown here, of the largest plain one."""
+    return ITEM_BYTES.get(dtype, 8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +60,7 @@ class Buffer:
 
     @property
     def bytes(self) -> Size:
-        return self.extent * ITEM_BYTES.get(self.dtype, 8)
+        return self.extent * item_bytes(self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,13 +222,14 @@ class Nest:
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A strided view of a buffer, as an argument of an extern call or as a result of the graph; ``offset`` counts from the buffer's first
-    element.
+    element. Where ``dtype`` is not empty the memory is seen as elements of that one, which strides and offset count.
     """
 
     buffer: str
     shape: tuple[Size, ...]
     strides: tuple[Size, ...]
     offset: Size = 0
+    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ from compiler.ir import (
     Scan,
     Store,
     Value,
+    item_bytes,
     operands,
 )
 from compiler.ops import OPS, REDUCTIONS, SCANS, kind_of
@@ -276,7 +277,9 @@ def check_ref(graph: Graph, stage: str, ref: Ref, written: Iterable[str], what: 
     if ref.buffer not in written:
         raise CompileError(stage, f"{what}: {ref.buffer} is read before it is written", hint="report this program")
     low, high = address_range(ref.offset, ref.strides, ref.shape)
-    if 0 not in ref.shape and not (low >= 0 and high < graph.buffers[ref.buffer].extent):
+    buffer = graph.buffers[ref.buffer]
+    item, elements = (item_bytes(ref.dtype), buffer.bytes) if ref.dtype else (1, buffer.extent)
+    if 0 not in ref.shape and not (low >= 0 and (high + 1) * item <= elements):
         raise CompileError(stage, f"{what}: a view of {ref.buffer} reaches from {low} to {high}", hint="report this program")
 
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 PRINTED_ELEMENTS = 16
 _TAKEN = frozenset({
-    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "laid_out", "handed_on", "reuse",
-    "example", "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf", "nan",
-    "_", "math", "sized_cpp_kernel",
+    "torch", "triton", "tl", "libdevice", "aten", "device", "call", "inputs", "outputs", "view", "seen_as", "laid_out", "handed_on",
+    "reuse", "example", "constants", "library", "build", "cpp_kernel", "checked", "ctypes", "os", "subprocess", "tempfile", "record", "inf",
+    "nan", "_", "math", "sized_cpp_kernel",
 })  # fmt: skip
 _CUDA_DEVICE = re.compile(r"torch\.device\([^()]*cuda[^()]*\)|device\(type='cuda'[^()]*\)")
 
@@ -31,6 +31,13 @@ _VIEWS = '''
 def view(tensor, shape, strides, offset=0):
     """A strided view that starts ``offset`` elements after the first element of the tensor."""
     return torch.as_strided(tensor, shape, strides, tensor.storage_offset() + offset)
+
+
+def seen_as(tensor, dtype, shape, strides, offset=0):
+    """The tensor's memory as elements of another dtype, which strides and offset count."""
+    flat = torch.empty(0, dtype=dtype, device=tensor.device)
+    start = tensor.storage_offset() * tensor.element_size() // flat.element_size()
+    return flat.set_(tensor.untyped_storage(), start + offset, shape, strides)
 
 
 def laid_out(tensor, shape, strides, dtype):
@@ -49,9 +56,7 @@ def handed_on(tensor, shape, strides, dtype):
 
 def reuse(tensor, shape, strides, dtype):
     """A new tensor in the memory of one that is no longer needed."""
-    flat = torch.empty(0, dtype=dtype, device=tensor.device)
-    offset = tensor.storage_offset() * tensor.element_size() // flat.element_size()
-    return flat.set_(tensor.untyped_storage(), offset, shape, strides)
+    return seen_as(tensor, dtype, shape, strides)
 '''
 
 _BUILD = '''
@@ -299,11 +304,14 @@ class _Wrapper:
         name = self._name(ref.buffer)
         if self._whole(ref):
             return name
-        return f"view({name}, {ref.shape}, {ref.strides}{f', {ref.offset}' if ref.offset else ''})"
+        offset = f", {ref.offset}" if ref.offset else ""
+        if ref.dtype:
+            return f"seen_as({name}, torch.{ref.dtype}, {ref.shape}, {ref.strides}{offset})"
+        return f"view({name}, {ref.shape}, {ref.strides}{offset})"
 
     def _whole(self, ref: Ref) -> bool:
         buffer = self.graph.buffers[ref.buffer]
-        return (ref.shape, ref.strides, ref.offset) == (buffer.shape, buffer.strides, 0)
+        return (ref.shape, ref.strides, ref.offset, ref.dtype) == (buffer.shape, buffer.strides, 0, "")
 
     def _allocate(self, allocation: Allocation, origin: int) -> None:
         buffer = self.graph.buffers[allocation.buffer]

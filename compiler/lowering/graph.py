@@ -12,13 +12,14 @@ import torch
 from torch.fx import Node
 
 from compiler.errors import CompileError, Unsupported
-from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, OpenNumber, Ref, Step, Symbol, Value
+from compiler.ir import DTYPES, Argument, Buffer, Extern, Graph, OpenNumber, Ref, Step, Symbol, Value, item_bytes
 from compiler.lowering.nests import NestBuilder, row_major
 from compiler.lowering.split import split_reduction
 from compiler.sizes import Binding, Size, Sym
 from compiler.target import Target
 from compiler.trace import Decision, Origin, Scalar
 
+CONTIGUOUS = (("memory_format", Symbol("torch.contiguous_format")),)
 Result = Ref | Symbol | OpenNumber | None | tuple["Result", ...]
 Rule = Callable[["Lowering", Node], Result]
 RULES: dict[str, Rule] = {}
@@ -71,6 +72,7 @@ class Lowering:
     origins: list[Origin] = field(default_factory=list)
     origin: int = 0
     storages: dict[int, tuple[str, Size]] = field(default_factory=dict)
+    copies: dict[Ref, Ref] = field(default_factory=dict)
     filled: dict[str, OpenNumber] = field(default_factory=dict)
     sizes: TracedSizes | None = None
     symbols: list[Binding] = field(default_factory=list)
@@ -131,14 +133,22 @@ class Lowering:
     def whole(self, buffer: Buffer) -> Ref:
         return Ref(buffer.name, buffer.shape, buffer.strides)
 
+    def placed(self, buffer: Buffer, before: Size, meta: torch.Tensor) -> Ref | None:
+        """``meta`` as a view of the buffer that begins ``before`` of its elements into ``meta``'s storage, or None."""
+        if meta.layout != torch.strided or buffer.layout != "strided" or meta.is_conj() or meta.is_neg():
+            return None
+        dtype = dtype_name(meta.dtype)
+        if dtype == buffer.dtype:
+            return Ref(buffer.name, self.shape(meta), self.strides(meta), self.offset(meta) - before)
+        start = in_items_of(before, buffer.dtype, dtype)
+        return None if start is None else Ref(buffer.name, self.shape(meta), self.strides(meta), self.offset(meta) - start, dtype)
+
     def view(self, meta: object) -> Ref | None:
         """``meta`` as a strided view of a buffer that exists already, or None."""
         if not isinstance(meta, torch.Tensor) or meta.layout != torch.strided:
             return None
         known = self.storages.get(meta.untyped_storage()._cdata)
-        if known is None or self.buffers[known[0]].dtype != dtype_name(meta.dtype) or meta.is_conj() or meta.is_neg():
-            return None
-        return Ref(known[0], self.shape(meta), self.strides(meta), self.offset(meta) - known[1])
+        return None if known is None else self.placed(self.buffers[known[0]], known[1], meta)
 
     def seen_through(self, node: Node, meta: object) -> Ref | None:
         """``meta`` as a view of the operand of the node that it shares storage with, or else of a buffer that exists already, or None.
@@ -166,18 +176,14 @@ class Lowering:
         ref = self.results.get(operand) if isinstance(operand, Node) else None
         if not isinstance(ref, Ref) or not isinstance(base, torch.Tensor) or not isinstance(meta, torch.Tensor):
             return None
-        known = self.buffers[ref.buffer]
-        if (
-            meta.layout != torch.strided
-            or known.layout != "strided"
-            or known.dtype != dtype_name(meta.dtype)
-            or meta.is_conj()
-            or meta.is_neg()
-        ):
+        buffer = self.buffers[ref.buffer]
+        if base.layout != torch.strided:
             return None
-        before = self.offset(base) - ref.offset
-        self.storages.setdefault(meta.untyped_storage()._cdata, (ref.buffer, before))
-        return Ref(ref.buffer, self.shape(meta), self.strides(meta), self.offset(meta) - before)
+        before = in_items_of(self.offset(base) - ref.offset, ref.dtype or buffer.dtype, buffer.dtype)
+        found = None if before is None else self.placed(buffer, before, meta)
+        if found is not None and before is not None:
+            self.storages.setdefault(meta.untyped_storage()._cdata, (ref.buffer, before))
+        return found
 
     # -- trying a rule
 
@@ -207,16 +213,35 @@ class Lowering:
         result = self.results.get(node) if isinstance(node, Node) else None
         if not isinstance(result, Ref):
             raise Unsupported("loops", "an operand is not a tensor")
+        if self.dtype(result) not in DTYPES:
+            raise Unsupported("loops", f"loops have no arithmetic for {self.dtype(result)}")
         buffer = self.buffers[result.buffer]
-        if buffer.dtype not in DTYPES:
-            raise Unsupported("loops", f"loops have no arithmetic for {buffer.dtype}")
         if buffer.layout != "strided":
             raise Unsupported("loops", f"an operand's layout is {buffer.layout}")
         self.must_be_here(buffer.device, "an operand")
-        return result
+        return self.as_it_is_seen(cast(Node, node), result) if result.dtype else result
+
+    def as_it_is_seen(self, node: Node, seen: Ref) -> Ref:
+        """A copy of memory that is seen as another dtype, for loops, which know a buffer by one."""
+        known = self.copies.get(seen)
+        if known is not None and known.buffer in self.buffers:
+            return known
+        name = self.fresh_name(f"{node.name}_copy")
+        made = self.temporary(name, seen.dtype, seen.shape)
+        reason = "Memory is read as another dtype: loops know a buffer by one dtype, and PyTorch's own kernel copies it."
+        op = overload_name(node.target)
+        self.steps.append(
+            Extern(name, op, "torch.ops.aten.clone.default", (seen,), CONTIGUOUS, (name,), True, "ATen", "unsupported", reason, self.origin)
+        )
+        numbers: dict[str, Scalar] = {"op": op, "library": "ATen"}
+        self.decisions.append(
+            Decision(subject=name, verdict="extern", rule="unsupported", reason=reason, numbers=numbers, origins=(self.origin,))
+        )
+        self.copies[seen] = self.whole(made)
+        return self.copies[seen]
 
     def dtype(self, ref: Ref) -> str:
-        return self.buffers[ref.buffer].dtype
+        return ref.dtype or self.buffers[ref.buffer].dtype
 
     def number(self, argument: object) -> OpenNumber:
         if isinstance(argument, Node):
@@ -342,6 +367,14 @@ class Lowering:
         steps = tuple(kept[::-1])
         symbols = tuple(self.symbols)
         return Graph(self.buffers, tuple(inputs), tensors, steps, tuple(outputs), tuple(self.origins), symbols)
+
+
+def in_items_of(elements: Size, dtype: str, other: str) -> Size | None:
+    """So many elements of a dtype, counted in elements of another; None where they may end inside one."""
+    have, want = item_bytes(dtype), item_bytes(other)
+    if have % want == 0:
+        return elements * (have // want)
+    return None if isinstance(elements, Sym) or elements * have % want else elements * have // want
 
 
 def copying(target: object) -> str:

@@ -97,8 +97,10 @@ def lower_index_put(lowering: Lowering, node: Node) -> Ref:
 
 def _where(lowering: Lowering, node: Node, base: Ref, listed: Sequence[Node | None], values: object, over: Over) -> Ref | None:
     """One mask and one value: a choice at every element, which needs no count of the true ones."""
-    value = lowering.results.get(cast(Node, values))
-    if len(listed) != 1 or listed[0] is None or over == "add" or not isinstance(value, Ref) or any(size != 1 for size in value.shape):
+    if len(listed) != 1 or listed[0] is None or over == "add" or not isinstance(lowering.results.get(cast(Node, values)), Ref):
+        return None
+    value = lowering.ref(values)
+    if any(size != 1 for size in value.shape):
         return None
     mask = lowering.ref(listed[0])
     if lowering.dtype(mask) != "bool":

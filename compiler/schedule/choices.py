@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from compiler.ir import ITEM_BYTES, Buffer, Load, Phase, Store, Tiling
+from compiler.ir import Buffer, Load, Phase, Store, Tiling, item_bytes
 from compiler.options import Policy
 from compiler.schedule.groups import Alignment, Group
 from compiler.sizes import Size, Sym, hint
@@ -42,7 +42,7 @@ class FusionScore:
 
 def access_bytes(line: Load | Store, loops: tuple[Size, ...], buffer: Buffer) -> int:
     """Distinct bytes that an access touches over all loops; at most the buffer's."""
-    item = ITEM_BYTES.get(buffer.dtype, 8)
+    item = item_bytes(buffer.dtype)
     points = prod(
         hint(size) for size, stride in zip(loops, line.strides, strict=True) if stride or (isinstance(line, Load) and line.indirect)
     )
