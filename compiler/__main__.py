@@ -200,8 +200,13 @@ def _part_lines(stages: list[Stage], part: str) -> list[str]:
             lines.append(f"    {item.compiler:<8} {microseconds(item.median_us)} ({spread}, {item.repeats} repeats)")
     if numerics and numerics.status == "ok":
         equal = numerics.facts.get("equal_to_eager")
-        random = numerics.facts.get("random")
-        lines.append("    random numbers: only shapes compared" if random else f"    {'equal to' if equal else 'DIFFERS from'} eager")
+        unwritten, results = numerics.facts.get("never_written", 0), numerics.facts.get("results")
+        if numerics.facts.get("random"):
+            lines.append("    random numbers: only shapes compared")
+        elif unwritten != results or not equal:
+            lines.append(f"    {'equal to' if equal else 'DIFFERS from'} eager")
+        if unwritten:
+            lines.append(f"    {unwritten} of {results} results not compared: the region returns memory that was never written")
     return lines
 
 

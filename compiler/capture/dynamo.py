@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 from compiler.capture.bytecode import resumed
 from compiler.capture.listing import Listing, describe, listing, node_value
 from compiler.capture.origins import OriginTable
-from compiler.observe.dynamo_names import SymbolRow
+from compiler.observe.dynamo_names import SymbolRow, frame_now
 from compiler.observe.torch_names import Break, GuardRow
 from compiler.recorder import Draft
 from compiler.spans import SNIPPET
@@ -63,6 +64,8 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
             after = resumed(name)
             title = f"{after[0]}, after the break at line {after[1]}" if after else name
             return title, min(lines, default=0)
+    if module := foreign_module():
+        return module, called_at() or min(lines, default=0)
     for node in gm.graph.nodes:
         for _, kind in list((node.meta.get("nn_module_stack") or {}).values())[:1]:
             return str(getattr(kind, "__name__", kind)), min(lines, default=0) or called_at()
@@ -70,6 +73,19 @@ def title_of(gm: GraphModule, stopped: Break | None, origins: OriginTable) -> tu
         for file, name in re.findall(r'File "([^"]*)", line \d+, in (\S+)', node.meta.get("stack_trace") or "")[:1]:
             return f"{name} of {file.rpartition('/')[2]}", min(lines, default=0) or called_at()
     return "graph", (own_line(stopped.frames) if stopped else 0) or called_at()
+
+
+def foreign_module() -> str:
+    """The class of the module whose own code is being compiled, "" for other code: modules that it calls come first in the graph."""
+    code, local = frame_now() or (None, {})
+    if code is None:
+        return ""
+    first = local.get("self", local.get(code.co_varnames[0]) if code.co_varnames else None)
+    module = first[0] if isinstance(first, tuple) and first else first  # a decorator's function takes it among its *args
+    if not isinstance(module, torch.nn.Module):
+        return ""
+    after = resumed(code.co_name)
+    return type(module).__name__ + (f", after the break at line {after[1]} of {os.path.basename(code.co_filename)}" if after else "")
 
 
 def called_at() -> int:

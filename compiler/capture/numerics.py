@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch.fx import GraphModule
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from compiler.capture.aot import CompiledPart
 from compiler.capture.eager import no_leaves, tensors_in
@@ -27,6 +29,8 @@ from compiler.runtime.compare import (
 )
 from compiler.trace import Decision, Part, Scalar
 
+UNWRITTEN = "Not compared: the region returns memory that was never written, and what stands there is chance."
+UNFILLED = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 RANDOM = "The region draws random numbers, and eager draws others: shapes and dtypes were compared, values were not."
 
 
@@ -64,7 +68,15 @@ class Numerics:
             eager.append(inputs[1][place])
             names.append(f"input {place}, written in place")
         reference = reference if len(reference) == len(eager) else [None] * len(eager)
-        self._report(draft, names, ours, eager, reference)
+        chance: set[int] = set()
+        if allocates(self.region.graph):
+
+            def again() -> list[Any]:
+                given = no_leaves(self.fresh())
+                return [*self._results(self.region.graph, given), *(given[place] for place in changed)]
+
+            chance = never_written(again)
+        self._report(draft, names, ours, eager, reference, chance)
 
     def interpreted(self, draft: Draft) -> None:
         """Runs the wrapper's Triton kernels on the CPU, against the ATen graph."""
@@ -95,7 +107,8 @@ class Numerics:
             reference = list(made.gm(*[in_float64(copied(value)) for value in inputs]))
         except Exception:  # as above: a reference is a help, not a need
             reference = [None] * len(eager)
-        self._report(draft, names, ours, eager, reference)
+        chance = never_written(lambda: list(made.gm(*[copied(value) for value in inputs]))) if allocates(made.gm) else set()
+        self._report(draft, names, ours, eager, reference, chance)
 
     def _results(self, function: Callable[..., Any], inputs: list[Any]) -> list[Any]:
         """What a function returns, or for a backward part the gradients of its inputs."""
@@ -122,26 +135,69 @@ class Numerics:
             return [f"gradient of {name}" for name in names][:count]
         return [f"result {place}" for place in range(count)]
 
-    def _report(self, draft: Draft, names: Sequence[str], ours: Sequence[Any], eager: Sequence[Any], reference: Sequence[Any]) -> None:
+    def _report(
+        self,
+        draft: Draft,
+        names: Sequence[str],
+        ours: Sequence[Any],
+        eager: Sequence[Any],
+        reference: Sequence[Any],
+        chance: Container[int],
+    ) -> None:
+        """``chance``: the places of results that are memory which was never written."""
         draws = self.made.random or any(part.random for part in self.region.compiler.parts.values())
         equal = len(ours) == len(eager)
-        for name, own, other, exact in zip(names, ours, eager, reference, strict=False):
+        for place, (name, own, other, exact) in enumerate(zip(names, ours, eager, reference, strict=False)):
             if own is None and other is None:
                 continue
-            found = _only_shapes(name, own, other) if draws else compare(name, own, other, exact)
+            why = UNWRITTEN if place in chance else RANDOM if draws else ""
+            found = _only_shapes(name, own, other, why) if why else compare(name, own, other, exact)
             equal = equal and found.equal
-            draft.decisions.append(_decision(found, random=draws))
+            draft.decisions.append(_decision(found, "unwritten" if place in chance else "random" if draws else ""))
         draft.facts |= {"equal_to_eager": equal, "results": len(draft.decisions), "random": draws}
+        if unwritten := sum(decision.rule == "unwritten" for decision in draft.decisions):
+            draft.facts["never_written"] = unwritten
 
 
-def _only_shapes(name: str, ours: object, eager: object) -> Difference:
+class _Filled(TorchDispatchMode):  # type: ignore[misc]  # torch has no types here
+    """Memory that is allocated inside without values holds ``number``."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def __torch_dispatch__(self, func: Any, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:  # noqa: ANN401
+        result = func(*args, **(kwargs or {}))
+        return result.fill_(self.number) if func.overloadpacket.__name__ in UNFILLED else result
+
+
+def allocates(gm: GraphModule) -> bool:
+    """Whether the graph itself makes memory without values."""
+    return any("empty" in str(getattr(node.target, "__name__", node.target)) for node in gm.graph.nodes if node.op.startswith("call"))
+
+
+def never_written(run: Callable[[], list[Any]]) -> set[int]:
+    """The places of results that change with what unwritten memory holds: the region is run with two fillings of it."""
+    try:
+        made = []
+        for number in (0, 1):
+            with _Filled(number):
+                made.append(run())
+    except Exception:  # an op that no mode may look at, or memory that serves as an index; then everything is compared
+        return set()
+    pairs = enumerate(zip(*made, strict=False))
+    return {place for place, (a, b) in pairs if isinstance(a, torch.Tensor) and a.layout == torch.strided and not compare("", a, b).equal}
+
+
+def _only_shapes(name: str, ours: object, eager: object, why: str) -> Difference:
     if isinstance(ours, torch.Tensor) and isinstance(eager, torch.Tensor):
         equal = ours.shape == eager.shape and ours.dtype == eager.dtype
-        return Difference(name, equal, RANDOM if equal else f"{ours.dtype} {tuple(ours.shape)} is not {eager.dtype} {tuple(eager.shape)}.")
-    return Difference(name, True, RANDOM)
+        return Difference(name, equal, why if equal else f"{ours.dtype} {tuple(ours.shape)} is not {eager.dtype} {tuple(eager.shape)}.")
+    return Difference(name, True, why)
 
 
-def _decision(found: Difference, *, random: bool) -> Decision:
+def _decision(found: Difference, uncompared: str) -> Decision:
+    """``uncompared``: the rule by which values were not compared, "" if they were."""
     numbers: dict[str, Scalar] = {
         "max_abs_error": found.max_abs,
         "max_rel_error": found.max_rel,
@@ -149,8 +205,8 @@ def _decision(found: Difference, *, random: bool) -> Decision:
         "ours_from_float64": found.ours_from_reference,
         "tolerance": found.tolerance,
     }
-    verdict: Literal["refused", "noted", "kept"] = "refused" if not found.equal else "noted" if random else "kept"
-    rule = "differs" if not found.equal else "random" if random else "within_tolerance"
+    verdict: Literal["refused", "noted", "kept"] = "refused" if not found.equal else "noted" if uncompared else "kept"
+    rule = "differs" if not found.equal else uncompared or "within_tolerance"
     return Decision(
         subject=found.name[:400],
         verdict=verdict,

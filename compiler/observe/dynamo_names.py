@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -31,6 +31,7 @@ RELIES_ON = (
     "torch._dynamo.symbolic_convert.InstructionTranslatorBase.log_graph_break",
     "torch._dynamo.exc.collapse_resume_frames",
     "torch._dynamo.exc.get_stack_above_dynamo",
+    "torch._dynamo.output_graph.OutputGraph",
     "torch._dynamo.resume_execution.ContinueExecutionCache.lookup",
     "torch.fx.experimental.symbolic_shapes.ShapeEnv",
 )
@@ -111,6 +112,18 @@ def compile_id() -> str:
     """Of the frame being compiled right now, "" outside."""
     found = torch._guards.CompileContext.current_compile_id()
     return "" if found is None else str(found)
+
+
+def frame_now() -> tuple[CodeType, Mapping[str, Any]] | None:
+    """The code and the locals of the frame being compiled right now, None outside."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        graph = frame.f_locals.get("self")
+        if type(graph).__name__ == "OutputGraph":
+            code, local = getattr(getattr(graph, "root_tx", None), "f_code", None), getattr(graph, "local_scope", None)
+            return (code, local) if isinstance(code, CodeType) and isinstance(local, Mapping) else None
+        frame = frame.f_back
+    return None
 
 
 def sizes_are_constants() -> tuple[bool, bool]:
